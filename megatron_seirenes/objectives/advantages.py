@@ -1,0 +1,54 @@
+"""Group-relative advantages (Eq. 2), over plain floats for credit and over tensors for anything batched.
+
+Both give exactly zero, never a rounding residue, when all rewards of a group are equal: whether a group carries signal
+is decided by comparing rewards, not by looking at a standard deviation. The paper does not say which standard deviation
+it means; ours divides by n - 1. Imports no torch, so that games stay light: the tensor version only calls methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+AdvantageKind = Literal["standardized", "centered"]
+
+DEFAULT_EPSILON = 1e-6
+
+
+def has_signal(rewards: Sequence[float]) -> bool:
+    """Whether the rewards of one group differ at all, that is, whether any advantage is not zero."""
+    return any(reward != rewards[0] for reward in rewards[1:])
+
+
+def group_advantages(
+    rewards: Sequence[float], *, epsilon: float = DEFAULT_EPSILON, kind: AdvantageKind = "standardized"
+) -> tuple[float, ...]:
+    """Eq. 2 for one group: (R_i - mean) / (std + epsilon), with the sample standard deviation (n - 1).
+
+    `centered` leaves the division out (Dr.GRPO, arXiv:2503.20783). A group of one has no deviation and advantage zero.
+    """
+    if not has_signal(rewards):
+        return (0.0,) * len(rewards)
+    mean = math.fsum(rewards) / len(rewards)
+    deviations = [reward - mean for reward in rewards]
+    if kind == "centered":
+        return tuple(deviations)
+    std = math.sqrt(math.fsum(deviation**2 for deviation in deviations) / (len(rewards) - 1))
+    return tuple(deviation / (std + epsilon) for deviation in deviations)
+
+
+def batched_group_advantages(
+    rewards: torch.Tensor, *, epsilon: float = DEFAULT_EPSILON, kind: AdvantageKind = "standardized"
+) -> torch.Tensor:
+    """Eq. 2 for many groups at once: rewards [..., samples] (floating point) to advantages of the same shape."""
+    samples = rewards.shape[-1]
+    deviations = rewards - rewards.mean(dim=-1, keepdim=True)
+    if kind == "standardized":
+        variance = deviations.square().sum(dim=-1, keepdim=True) / max(samples - 1, 1)
+        deviations = deviations / (variance.sqrt() + epsilon)
+    no_signal = (rewards == rewards[..., :1]).all(dim=-1, keepdim=True)
+    return deviations.masked_fill(no_signal, 0.0)
