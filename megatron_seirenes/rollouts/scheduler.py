@@ -1,0 +1,311 @@
+"""Walks the stages of a game for a batch of problems and returns one bundle a problem.
+
+The schedule follows from the stages. Whatever has no parent is submitted at once, short stages first in the queue;
+the children of a rollout are submitted in the very engine step in which it ended. With unlimited slots a problem then
+takes max(T_R1, max_k(T_R2k + T_R3k)) engine steps. `barrier` reproduces the paper instead: a child waits until every
+parentless stage of the whole batch has ended, T(R1 || R2) + T(R3). Held children keep the order in which their parents
+ended, and because engines serve first come, first served, no child of a parentless stage starts later when streamed
+than behind the barrier, however few the slots.
+
+Invariants:
+  * what is submitted, and when, depends on engine steps only: never on verdicts, on the judge's speed or on a clock;
+  * every submitted request ends as exactly one rollout of exactly one bundle, or the collection raises;
+  * a rollout has children only if its role admits it and its text, stripped, is not empty.
+
+Refused: a question whose prompt is too long (DataError; the data is wrong). A hint that makes the prompt of a child too
+long is refused like one that the gate refuses, with its reason in `Bundle.refused`, and has no children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from megatron_seirenes.errors import DataError, SeirenesError
+from megatron_seirenes.games.game import Game, Stage
+from megatron_seirenes.records import Bundle, Problem, Request, Rollout, Verdict
+from megatron_seirenes.rollouts.engine import Completion, Engine
+from megatron_seirenes.rollouts.requests import Drawing, RoleLike, build_requests, queue_order
+from megatron_seirenes.verifier.protocol import Judge
+
+
+class CollectionStopped(Exception):
+    """The collection was told to stop; its requests were dropped and nothing of it remains."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSpan:
+    """When one rollout lived: in engine steps of its collection, and in seconds of the injected clock.
+
+    `submit_step` counts the engine steps done before it was queued, `end_step` is the step in which it ended: a
+    rollout of n tokens that never waits has `end_step - submit_step == n`. Seconds are None without a clock.
+    """
+
+    request_id: str
+    problem_id: str
+    stage: str
+    submit_step: int
+    end_step: int
+    start_seconds: float | None
+    end_seconds: float | None
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a collection is. `submitted` still grows while children may follow; `tokens` are generated ones."""
+
+    step: int
+    engine_steps: int
+    submitted: int
+    finished: int
+    judged: int
+    tokens: int
+
+
+class RolloutScheduler:
+    """Collects bundles. `engines` are keyed by policy name, `roles` by role name.
+
+    `decode` turns token ids into text without special tokens. `should_stop` is read between engine steps; ranks that
+    share a replica must give it the same answer at the same step.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        roles: Mapping[str, RoleLike],
+        engines: Mapping[str, Engine],
+        judge: Judge,
+        decode: Callable[[Sequence[int]], str],
+        *,
+        run_seed: int,
+        temperature: float,
+        top_p: float,
+        max_prompt_tokens: int,
+        barrier: bool = False,
+        clock: Callable[[], float] | None = None,
+        on_span: Callable[[RolloutSpan], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ):
+        self.game = game
+        self.roles = roles
+        self.engines = dict(sorted(engines.items()))
+        self.judge = judge
+        self.decode = decode
+        self.run_seed = run_seed
+        self.temperature = temperature
+        self.top_p = top_p
+        self.max_prompt_tokens = max_prompt_tokens
+        self.barrier = barrier
+        self.clock = clock
+        self.on_span = on_span
+        self.on_progress = on_progress
+        self.should_stop = should_stop
+
+    def collect(self, problems: Sequence[Problem], step: int, live: Sequence[Stage]) -> list[Bundle]:
+        """One bundle a problem, in the order of `problems`, with the stages of `live` and all verdicts.
+
+        Raises DataError for a question that is too long, CollectionStopped when `should_stop` says so, ValueError when
+        two problems share an id.
+        """
+        if len({problem.id for problem in problems}) != len(problems):
+            raise ValueError("two problems of one collection step share an id")
+        collection = _Collection(self, problems, step, live)
+        collection.start()
+        while collection.unfinished:
+            if self.should_stop is not None and self.should_stop():
+                collection.abandon()
+                raise CollectionStopped(f"step {step} was stopped after {collection.engine_steps} engine steps")
+            collection.advance()
+        return collection.bundles()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    request: Request
+    submit_step: int
+    start_seconds: float | None
+
+
+class _Collection:
+    """What one collection step remembers while it runs."""
+
+    def __init__(self, owner: RolloutScheduler, problems: Sequence[Problem], step: int, live: Sequence[Stage]):
+        self.owner = owner
+        self.problems = {problem.id: problem for problem in problems}
+        self.stages = {stage.name: stage for stage in live}
+        self.children = {
+            stage.name: queue_order([child for child in live if child.parent == stage.name]) for stage in live
+        }
+        self.drawing = Drawing(owner.run_seed, step, owner.temperature, owner.top_p)
+        self.engine_steps = 0
+        self.unfinished: dict[str, _Pending] = {}
+        self.roots_running = 0
+        self.held: list[Request] = []
+        self.rollouts: dict[str, list[Rollout]] = {problem.id: [] for problem in problems}
+        self.finished = 0
+        self.verdicts: dict[str, Verdict] = {}
+        self.refused: dict[str, str] = {}
+        self.submitted = 0
+        self.tokens = 0
+
+    def start(self) -> None:
+        """Submits every stage without a parent, short stages first, then in order of problems."""
+        requests = [
+            request
+            for stage in queue_order([stage for stage in self.stages.values() if stage.parent is None])
+            for problem in self.problems.values()
+            for request in self._build(stage, problem, None)
+        ]
+        for request in requests:
+            if len(request.prompt_ids) > self.owner.max_prompt_tokens:
+                raise DataError(
+                    f"problem {request.problem_id}: its {request.stage} prompt has {len(request.prompt_ids)} tokens; "
+                    f"rollout.max_prompt_tokens allows {self.owner.max_prompt_tokens}"
+                )
+        self.roots_running = len(requests)
+        self._submit(requests)
+
+    def advance(self) -> None:
+        """One step of every engine that has work, then whatever follows from what ended in it."""
+        completions: list[Completion] = []
+        for engine in self.owner.engines.values():
+            if engine.has_unfinished():
+                completions.extend(engine.step())
+        self.engine_steps += 1
+        for completion in completions:
+            self._finish(completion)
+        self._submit_held()
+        self.verdicts.update(self.owner.judge.ready())
+        self._report()
+
+    def abandon(self) -> None:
+        """Drops everything: requests leave the engines, and pending verdicts are waited for and thrown away."""
+        for policy, engine in self.owner.engines.items():
+            engine.abort([key for key, pending in self.unfinished.items() if pending.request.policy == policy])
+        self.owner.judge.drain()
+
+    def bundles(self) -> list[Bundle]:
+        self.verdicts.update(self.owner.judge.drain())
+        self._report()
+        step, stages = self.drawing.step, tuple(self.stages)
+        return [
+            assemble_bundle(problem, step, stages, self.rollouts[problem.id], self.verdicts, self.refused)
+            for problem in self.problems.values()
+        ]
+
+    def _build(self, stage: Stage, problem: Problem, parent: Rollout | None) -> tuple[Request, ...]:
+        return build_requests(self.owner.game, stage, self.owner.roles[stage.role], problem, parent, self.drawing)
+
+    def _submit(self, requests: Sequence[Request]) -> None:
+        now = self._now()
+        for request in requests:
+            self.unfinished[request.id] = _Pending(request, self.engine_steps, now)
+            self.owner.engines[request.policy].submit(request)
+        self.submitted += len(requests)
+
+    def _submit_held(self) -> None:
+        if self.held and not (self.owner.barrier and self.roots_running):
+            self._submit(self.held)
+            self.held = []
+
+    def _finish(self, completion: Completion) -> None:
+        pending = self.unfinished.pop(completion.request_id)
+        request = pending.request
+        if completion.finish_reason == "abort":
+            raise SeirenesError(f"request {request.id}: the engine dropped it without being asked to")
+        rollout = Rollout(
+            request=request,
+            response_ids=completion.response_ids,
+            behaviour_logprobs=completion.logprobs,
+            finish_reason=completion.finish_reason,
+            policy_version=self.owner.engines[request.policy].policy_version,
+            text=self.owner.decode(completion.response_ids).strip(),
+        )
+        self.rollouts[request.problem_id].append(rollout)
+        self.finished += 1
+        self.roots_running -= request.parent is None
+        self.tokens += 0 if request.given_ids is not None else len(rollout.response_ids)
+        self._span(pending, rollout)
+        problem = self.problems[request.problem_id]
+        if self.stages[request.stage].judged:
+            self.owner.judge.submit(rollout.id, problem.answer, rollout.text)
+        self.held.extend(self._follow(rollout, problem))
+
+    def _follow(self, rollout: Rollout, problem: Problem) -> list[Request]:
+        """The requests of every child stage, or none with the reason in `refused`."""
+        if not rollout.text:
+            return []
+        reason = self.owner.roles[rollout.request.role].admit(rollout.text, problem)
+        followers: list[Request] = []
+        if not reason:
+            for stage in self.children[rollout.request.stage]:
+                followers.extend(self._build(stage, problem, rollout))
+            reason = too_long_reason(followers, self.owner.max_prompt_tokens)
+        if reason:
+            self.refused[rollout.id] = reason
+            return []
+        return followers
+
+    def _span(self, pending: _Pending, rollout: Rollout) -> None:
+        if self.owner.on_span is None:
+            return
+        request = pending.request
+        self.owner.on_span(
+            RolloutSpan(
+                request_id=request.id,
+                problem_id=request.problem_id,
+                stage=request.stage,
+                submit_step=pending.submit_step,
+                end_step=self.engine_steps,
+                start_seconds=pending.start_seconds,
+                end_seconds=self._now(),
+                tokens=len(rollout.response_ids),
+            )
+        )
+
+    def _report(self) -> None:
+        if self.owner.on_progress is not None:
+            self.owner.on_progress(
+                Progress(
+                    step=self.drawing.step,
+                    engine_steps=self.engine_steps,
+                    submitted=self.submitted,
+                    finished=self.finished,
+                    judged=len(self.verdicts),
+                    tokens=self.tokens,
+                )
+            )
+
+    def _now(self) -> float | None:
+        return None if self.owner.clock is None else self.owner.clock()
+
+
+def too_long_reason(requests: Sequence[Request], max_prompt_tokens: int) -> str | None:
+    """Why these requests cannot be asked for their length; None when all fit."""
+    longest = max(requests, key=lambda request: len(request.prompt_ids), default=None)
+    if longest is None or len(longest.prompt_ids) <= max_prompt_tokens:
+        return None
+    return f"makes a {longest.stage} prompt of {len(longest.prompt_ids)} tokens, of {max_prompt_tokens} allowed"
+
+
+def assemble_bundle(
+    problem: Problem,
+    step: int,
+    stages: Sequence[str],
+    rollouts: Sequence[Rollout],
+    verdicts: Mapping[str, Verdict],
+    refused: Mapping[str, str],
+) -> Bundle:
+    """The bundle of one problem out of its own rollouts and what is known of them: stages in the given order."""
+    return Bundle(
+        problem=problem,
+        step=step,
+        rollouts={
+            stage: tuple(sorted((r for r in rollouts if r.request.stage == stage), key=lambda r: r.request.path))
+            for stage in stages
+        },
+        verdicts={r.id: verdicts[r.id] for r in rollouts if r.id in verdicts},
+        refused={r.id: refused[r.id] for r in rollouts if r.id in refused},
+    )
