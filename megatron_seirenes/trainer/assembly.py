@@ -1,0 +1,112 @@
+"""Putting a run together from its configuration: the policy's folder and tokenizer, the game, the roles, the problems.
+
+What is opened here is light; models and engines are built by the commands that need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from megatron_seirenes.architecture import Architecture, read_architecture
+from megatron_seirenes.config.schema import Config
+from megatron_seirenes.errors import ConfigError, DataError
+from megatron_seirenes.games.credit import CreditRules
+from megatron_seirenes.games.game import Game
+from megatron_seirenes.games.registry import StreamOverrides, build_game
+from megatron_seirenes.problems.readers import read_problems
+from megatron_seirenes.records import Problem
+from megatron_seirenes.roles.chat import ChatFormat
+from megatron_seirenes.roles.role import Role, Roles
+from megatron_seirenes.roles.tokenizer import load_tokenizer, stop_ids
+from megatron_seirenes.trainer.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAssets:
+    """A policy's folder and what is read from it. Ids of `sampled_vocabulary` and above have no token."""
+
+    folder: Path
+    architecture: Architecture
+    tokenizer: Any
+    chat: ChatFormat
+    stop_ids: tuple[int, ...]
+    sampled_vocabulary: int
+
+
+def open_policy(config: Config, directory: RunDirectory) -> PolicyAssets:
+    """The policy of `model.path`, or of `model.new` made in the run directory once. Raises ConfigError, DataError."""
+    folder = _policy_folder(config, directory)
+    architecture = read_architecture(folder)
+    tokenizer = load_tokenizer(folder, trust_remote_code=config.model.trust_remote_code)
+    return PolicyAssets(
+        folder=folder,
+        architecture=architecture,
+        tokenizer=tokenizer,
+        chat=ChatFormat(tokenizer),
+        stop_ids=stop_ids(folder, tokenizer),
+        sampled_vocabulary=min(len(tokenizer), architecture.vocabulary),
+    )
+
+
+def _policy_folder(config: Config, directory: RunDirectory) -> Path:
+    model = config.model
+    if (model.path is None) == (model.new is None):
+        raise ConfigError("model", ["model.path, model.new: exactly one of them must be given"])
+    if model.path is not None:
+        folder = Path(model.path)
+        if not folder.is_dir():
+            raise DataError(f"model.path: {folder} is not a folder; a Hugging Face model folder is expected")
+        return folder
+    from megatron_seirenes.bridge.new_model import create_model_folder
+
+    folder = directory.path / "new_model"
+    if not (folder / "config.json").exists():
+        create_model_folder(model.new, config.run.seed, model.dtype, folder)
+    return folder
+
+
+def build_run_game(config: Config) -> Game:
+    """The configured game with its overrides; streams that are switched off are left out."""
+    return build_game(
+        config.game.name,
+        stages={name: (stage.samples, stage.max_tokens) for name, stage in config.game.stages.items()},
+        streams={name: StreamOverrides(**settings.model_dump()) for name, settings in config.streams.items()},
+        rules=CreditRules(
+            advantage_epsilon=config.objective.advantage_epsilon,
+            gate_penalties={name: role.gate_penalty for name, role in config.roles.items()},
+            mastery=config.problems.mastery.criterion,
+        ),
+    )
+
+
+def build_roles(config: Config, names: Iterable[str], chat: ChatFormat) -> Roles:
+    return Roles.build(config.roles, sorted(set(names)), chat)
+
+
+def load_problems(config: Config) -> list[Problem]:
+    """Every training problem, ids unique over all sources. Raises ConfigError when there is none, DataError."""
+    if not config.problems.train:
+        raise ConfigError("problems", ["problems.train: no source of questions is given"])
+    problems = [p for source in config.problems.train for p in read_problems(source, config.problems.bad_rows)]
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id in seen:
+            raise DataError(f"problems.train: two problems share the id {problem.id!r}")
+        seen.add(problem.id)
+    return problems
+
+
+def check_prompt_lengths(problems: Iterable[Problem], roles: Iterable[Role], limit: int) -> None:
+    """Every question fits `rollout.max_prompt_tokens` under every given role. Raises DataError naming the first not."""
+    roles = list(roles)
+    for problem in problems:
+        for role in roles:
+            length = len(role.prompt_ids(problem, {}))
+            if length > limit:
+                raise DataError(
+                    f"problem {problem.id}: its {role.name} prompt has {length} tokens; "
+                    f"rollout.max_prompt_tokens is {limit}: raise it or leave the problem out"
+                )

@@ -1,0 +1,272 @@
+"""The loop (paper, Algorithm 1): collect bundles, credit them, queue groups, give every stream its turn, move weights.
+
+The loop is a cursor over phases: collection, then one turn for each stream in the game's order, then the sync. Whatever
+has memory is in `state_dict`, the half-filled metrics row included, so a snapshot taken between two phases goes on
+exactly where it stood. A stop that arrives during collection drops the partial step: sampler and streams return to
+their state before it.
+
+The loop knows no game by name and reads the clock for metrics only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from megatron_seirenes.config.loading import dump_config
+from megatron_seirenes.config.schema import Config
+from megatron_seirenes.errors import StoppedBySignal
+from megatron_seirenes.games.game import Game, Stream, live_stages
+from megatron_seirenes.objectives.token_loss import TokenLoss
+from megatron_seirenes.observe.collection import collection_metrics
+from megatron_seirenes.problems.sampler import ProblemSampler
+from megatron_seirenes.records import Birth, Bundle, Problem
+from megatron_seirenes.rollouts.scheduler import CollectionStopped, RolloutScheduler
+from megatron_seirenes.streams.streams import Streams
+from megatron_seirenes.trainer.budget import Spent, reason_to_end
+from megatron_seirenes.trainer.collect import credit_bundles, mismatch_metrics, rollouts_of, score
+from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.snapshot import Cursor, remove_old, write_snapshot
+from megatron_seirenes.trainer.update import Row, empty_update_metrics, training_sequences, update_metrics
+from megatron_seirenes.trainer.watch import Watch
+
+if TYPE_CHECKING:
+    import torch
+
+    from megatron_seirenes.actor.actor import Actor
+    from megatron_seirenes.rollouts.engine import Engine
+
+
+class StopRequest(Protocol):
+    """Whether the run has been told to stop; read at safe points only."""
+
+    @property
+    def requested(self) -> bool: ...
+
+
+Evaluate = Callable[[int], Mapping[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop joins. `policy_tensors` streams the actor's weights under their Hugging Face names."""
+
+    game: Game
+    sampler: ProblemSampler
+    streams: Streams
+    scheduler: RolloutScheduler
+    actor: Actor
+    engine: Engine
+    losses: Mapping[str, TokenLoss]
+    policy_tensors: Callable[[], Iterable[tuple[str, torch.Tensor]]]
+    evaluate: Evaluate | None = None
+
+
+class Trainer:
+    """Runs a game to the end of its budget. `clock` returns seconds."""
+
+    def __init__(
+        self,
+        config: Config,
+        parts: Parts,
+        directory: RunDirectory,
+        watch: Watch,
+        stop: StopRequest,
+        clock: Callable[[], float],
+    ):
+        self.config = config
+        self.parts = parts
+        self.directory = directory
+        self.watch = watch
+        self.stop = stop
+        self.clock = clock
+        self.cursor = Cursor(step=0)
+        self.spent = Spent()
+        self.row: Row = {}
+        self._snapshot_seconds = 0.0
+
+    # -- the run
+
+    def run(self) -> str:
+        """Trains until the budget is used or every question is retired; returns the reason. Raises StoppedBySignal."""
+        self._sync()
+        while (reason := self._reason_to_end()) is None:
+            self._step()
+        self._save()
+        return reason
+
+    def _reason_to_end(self) -> str | None:
+        if self.cursor.next_stream is not None:
+            return None
+        if self.parts.sampler.exhausted:
+            return "every question is retired"
+        return reason_to_end(self.config.run, self.cursor.step, self.spent)
+
+    def _step(self) -> None:
+        if self.cursor.next_stream is None:
+            self._collect()
+        for index in range(self.cursor.next_stream or 0, len(self.parts.game.streams)):
+            self._stop_if_told()
+            self._give_turn(self.parts.game.streams[index])
+            self.cursor = Cursor(self.cursor.step, next_stream=index + 1)
+        self._stop_if_told()
+        self._sync()
+        self._close_step()
+
+    # -- collection
+
+    def _collect(self) -> None:
+        self._stop_if_told()
+        parts, step = self.parts, self.cursor.step + 1
+        before = (parts.sampler.state_dict(), parts.streams.state_dict())
+        suspended = parts.streams.begin_step()
+        self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(_TIMES, 0.0)
+        problems = parts.sampler.next_batch()
+        self.watch.step_begins(step, len(problems))
+        try:
+            with self._timed("rollout"):
+                bundles = parts.scheduler.collect(problems, step, live_stages(parts.game, suspended))
+        except CollectionStopped:
+            parts.sampler.load_state_dict(before[0])
+            parts.streams.load_state_dict(before[1])
+            self._save_and_stop()
+        self._credit(step, problems, bundles)
+        self.cursor = Cursor(self.cursor.step, next_stream=0)
+
+    def _credit(self, step: int, problems: list[Problem], bundles: list[Bundle]) -> None:
+        parts = self.parts
+        rollouts = rollouts_of(bundles)
+        parts.engine.sleep()
+        with self._timed("train"):
+            scores = score(parts.actor, rollouts, reference_needed=self.config.objective.reference_kl > 0)
+        birth = Birth(step, parts.streams.policy_version, parts.streams.update_counts())
+        from_engine = self.config.rollout.behaviour_logprobs == "engine"
+        groups = credit_bundles(parts.game, bundles, birth, scores, from_engine)
+        for stream in parts.game.streams:
+            parts.streams.offer(stream.name, groups[stream.name])
+        for bundle in bundles:
+            parts.sampler.observe(bundle.problem.id, parts.game.mastered(bundle))
+        self.row |= collection_metrics(parts.game, bundles)
+        self.row |= mismatch_metrics(rollouts, scores)
+        self.row["time/judge_wait"] = parts.scheduler.judge_wait_seconds
+        self.spent.generated_tokens += sum(len(rollout.response_ids) for rollout in rollouts)
+        self.watch.bundles_collected(step, bundles, groups)
+
+    # -- updates
+
+    def _give_turn(self, stream: Stream) -> None:
+        parts = self.parts
+        for _ in range(stream.max_flushes):
+            groups = parts.streams.take(stream.name)
+            if groups is None:
+                return
+            sequences = training_sequences(parts.game, stream, groups, self.config.objective)
+            with self._timed("train"):
+                report = parts.actor.update(sequences, parts.losses[stream.name])
+            parts.streams.record_update(stream.name)
+            self.spent.updates += 1
+            self.row |= update_metrics(stream, groups, report)
+            self.row["tokens/trained"] = (self.row.get("tokens/trained") or 0) + report.tokens
+
+    def _sync(self) -> None:
+        """Moves the actor's weights into the engine, unless it holds this version already."""
+        engine, version = self.parts.engine, self.parts.streams.policy_version
+        with self._timed("sync"):
+            engine.wake()
+            if not self.watch.synced or engine.policy_version != version:
+                engine.load_weights(self.parts.policy_tensors(), version)
+                self.watch.synced = True
+
+    # -- the end of a step
+
+    def _close_step(self) -> None:
+        parts, step = self.parts, self.cursor.step + 1
+        self.cursor = Cursor(step)
+        every = self.config.evaluation.every
+        if parts.evaluate is not None and every and step % every == 0:
+            self.row |= parts.evaluate(step)
+        self.row |= self._step_totals()
+        self.spent.seconds += float(self.row["time/step"] or 0.0)
+        self.watch.step_done(self.row, self.spent)
+        self.row = {}
+        if self.config.snapshot.every and step % self.config.snapshot.every == 0:
+            self._save()
+
+    def _step_totals(self) -> Row:
+        parts, row = self.parts, self.row
+        totals: Row = {"policy_version": parts.streams.policy_version}
+        for name, counters in parts.streams.counters().items():
+            totals |= {f"streams/{name}/{key}": value for key, value in counters.items()}
+        totals["mastery/retired"] = len(parts.sampler.retired)
+        totals["mastery/live_fraction"] = parts.sampler.live_fraction
+        totals["tokens/trained"] = row.get("tokens/trained") or 0
+        totals["time/snapshot"], self._snapshot_seconds = self._snapshot_seconds, 0.0
+        seconds = {name: float(row[f"time/{name}"] or 0.0) for name in ("rollout", "train", "sync")}
+        totals["time/step"] = sum(seconds.values()) + totals["time/snapshot"]
+        totals["throughput/generated"] = _rate(row["tokens/generated"], seconds["rollout"])
+        totals["throughput/trained"] = _rate(totals["tokens/trained"], seconds["train"])
+        return totals
+
+    # -- stopping and saving
+
+    def _stop_if_told(self) -> None:
+        if self.stop.requested:
+            self._save_and_stop()
+
+    def _save_and_stop(self) -> None:
+        path = self._save()
+        self.watch.timeline_flush()
+        raise StoppedBySignal(f"stopped by a signal; everything is saved in {path}; the same command goes on from there")
+
+    def _save(self) -> Path:
+        if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
+            return self.directory.snapshots / self.cursor.name
+        started = self.clock()
+        with self.watch.span("snapshot"):
+            path = write_snapshot(
+                self.directory.snapshots,
+                self.cursor,
+                self.state_dict(),
+                dump_config(self.config),
+                self.parts.actor.save,
+            )
+        settings = self.config.snapshot
+        remove_old(self.directory.snapshots, settings.keep, settings.keep_every)
+        self._snapshot_seconds += self.clock() - started
+        return path
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that remembers, as JSON-able data; the actor saves its own beside it."""
+        return {
+            "cursor": [self.cursor.step, self.cursor.next_stream],
+            "spent": self.spent.state_dict(),
+            "row": self.row,
+            "sampler": self.parts.sampler.state_dict(),
+            "streams": self.parts.streams.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes back to where `state_dict` was taken."""
+        self.cursor = Cursor(*state["cursor"])
+        self.spent = Spent.from_state(state["spent"])
+        self.row = dict(state["row"])
+        self.parts.sampler.load_state_dict(state["sampler"])
+        self.parts.streams.load_state_dict(state["streams"])
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started = self.clock()
+        with self.watch.span(name):
+            yield
+        key = f"time/{name}"
+        self.row[key] = (self.row.get(key) or 0.0) + self.clock() - started
+
+
+_TIMES = ("time/rollout", "time/judge_wait", "time/train", "time/sync")
+
+
+def _rate(tokens: float | int | None, seconds: float) -> float | None:
+    return float(tokens) / seconds if tokens and seconds > 0 else None

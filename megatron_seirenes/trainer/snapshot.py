@@ -1,0 +1,163 @@
+"""Snapshots: everything a run needs to go on, complete or not there at all.
+
+    snapshots/step-000010/          after collection step 10
+    snapshots/step-000010-next-1/   within step 11, after its collection and before its second stream
+        actor/        Megatron distributed checkpoint: weights, optimizer, learning-rate state
+        state.json.gz trainer state: cursor, sampler, mastery, streams with their trajectories, versions, counters
+        config.yaml   the configuration it was made under
+        digests.json  blake2b of every other file
+        COMPLETE      written last
+
+A snapshot is written in a hidden sibling folder, flushed, and made complete by one rename; older ones are removed only
+after that. A folder without COMPLETE, or with a file that differs from its digest, is never loaded: it is named and the
+one before is used. Snapshots are trusted input of the user who made them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from megatron_seirenes.errors import DataError
+
+NAME = re.compile(r"step-(\d{6})(?:-next-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """Where a run stands: `step` collection steps are complete; within the next one, collection is over when
+    `next_stream` is not None, and streams before it have had their turn."""
+
+    step: int
+    next_stream: int | None = None
+
+    @property
+    def name(self) -> str:
+        suffix = "" if self.next_stream is None else f"-next-{self.next_stream}"
+        return f"step-{self.step:06d}{suffix}"
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (self.step, -1 if self.next_stream is None else self.next_stream)
+
+    @classmethod
+    def parse(cls, name: str) -> Cursor | None:
+        match = NAME.fullmatch(name)
+        if match is None:
+            return None
+        return cls(int(match.group(1)), int(match.group(2)) if match.group(2) is not None else None)
+
+
+def write_snapshot(
+    folder: Path, cursor: Cursor, state: Mapping[str, Any], config_yaml: str, save_actor: Callable[[Path], None]
+) -> Path:
+    """Writes the snapshot of `cursor` into `folder` (snapshots/) and returns its path. Raises OSError."""
+    final = folder / cursor.name
+    partial = folder / f".{cursor.name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "actor").mkdir(parents=True)
+    save_actor(partial / "actor")
+    encoded = json.dumps(state, separators=(",", ":")).encode()
+    (partial / "state.json.gz").write_bytes(gzip.compress(encoded, compresslevel=1, mtime=0))
+    (partial / "config.yaml").write_text(config_yaml, encoding="utf-8")
+    (partial / "digests.json").write_text(json.dumps(_digests(partial), indent=1), encoding="utf-8")
+    (partial / "COMPLETE").touch()
+    _flush_tree(partial)
+    if final.exists():
+        shutil.rmtree(final)
+    partial.rename(final)
+    _flush(folder)
+    return final
+
+
+def complete_snapshots(folder: Path) -> list[Path]:
+    """The snapshots that hold COMPLETE, newest first."""
+    if not folder.is_dir():
+        return []
+    found = [(cursor, path) for path in folder.iterdir() if (cursor := Cursor.parse(path.name)) is not None]
+    found = [(cursor, path) for cursor, path in found if (path / "COMPLETE").exists()]
+    return [path for _, path in sorted(found, key=lambda item: item[0].order, reverse=True)]
+
+
+def newest_sound_snapshot(folder: Path, report: Callable[[str], None]) -> Path | None:
+    """The newest complete snapshot whose files match their digests; each broken one is reported by name."""
+    for path in complete_snapshots(folder):
+        fault = fault_of(path)
+        if fault is None:
+            return path
+        report(f"{path}: broken snapshot skipped: {fault}")
+    return None
+
+
+def fault_of(snapshot: Path) -> str | None:
+    """What is wrong with a snapshot's files, or None."""
+    if not (snapshot / "COMPLETE").exists():
+        return "it holds no COMPLETE"
+    try:
+        expected = json.loads((snapshot / "digests.json").read_text(encoding="utf-8"))
+        actual = _digests(snapshot)
+    except (OSError, ValueError) as error:
+        return f"digests.json or a file it names cannot be read: {error}"
+    missing = sorted(set(expected) - set(actual))
+    if missing:
+        return f"file missing: {missing[0]}"
+    changed = sorted(name for name, digest in expected.items() if actual[name] != digest)
+    return f"file changed since it was written: {changed[0]}" if changed else None
+
+
+def read_state(snapshot: Path) -> dict[str, Any]:
+    """The trainer state of a snapshot. Raises DataError."""
+    path = snapshot / "state.json.gz"
+    try:
+        return json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def remove_old(folder: Path, keep: int, keep_every: int | None) -> None:
+    """Keeps the `keep` newest complete snapshots and those of every `keep_every`-th step; removes the others."""
+    for path in complete_snapshots(folder)[keep:]:
+        cursor = Cursor.parse(path.name)
+        if cursor and keep_every and cursor.next_stream is None and cursor.step % keep_every == 0:
+            continue
+        (path / "COMPLETE").unlink()
+        shutil.rmtree(path)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    own = {"digests.json", "COMPLETE"}
+    named = ((path.relative_to(folder).as_posix(), path) for path in _files(folder))
+    return {name: _digest(path) for name, path in named if name not in own}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _flush_tree(folder: Path) -> None:
+    for path in _files(folder):
+        _flush(path)
+    for path in sorted(p for p in folder.rglob("*") if p.is_dir()):
+        _flush(path)
+    _flush(folder)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,195 @@
+"""`seirenes train`: from a configuration to a trained policy, or on from where a run stood."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from megatron_seirenes.config.loading import dump_config
+from megatron_seirenes.config.rules import training_faults
+from megatron_seirenes.config.schema import Config
+from megatron_seirenes.errors import ConfigError, UsageError
+from megatron_seirenes.games.game import Game
+from megatron_seirenes.objectives.registry import build_loss
+from megatron_seirenes.problems.sampler import ProblemSampler
+from megatron_seirenes.records import Problem
+from megatron_seirenes.rollouts.scheduler import RolloutScheduler
+from megatron_seirenes.streams.streams import Streams
+from megatron_seirenes.trainer.assembly import (
+    PolicyAssets,
+    build_roles,
+    build_run_game,
+    check_prompt_lengths,
+    load_problems,
+    open_policy,
+)
+from megatron_seirenes.trainer.loop import Parts, Trainer
+from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.signals import StopListener
+from megatron_seirenes.trainer.snapshot import complete_snapshots, newest_sound_snapshot, read_state
+from megatron_seirenes.trainer.watch import Watch
+
+
+def train(config: Config, resume: str = "auto") -> None:
+    """Trains `config` in its run directory; `resume` is auto, never or the path of a snapshot.
+
+    Raises ConfigError, DataError and UsageError for what is wrong with the input, StoppedBySignal after a stop.
+    """
+    faults = training_faults(config)
+    if faults:
+        raise ConfigError("configuration", faults)
+    directory = RunDirectory.of(config)
+    game = build_run_game(config)
+    problems = load_problems(config)
+    snapshot = _snapshot_to_resume(directory, resume)
+    directory.create()
+    assets = open_policy(config, directory)
+    _claim(directory, config, resuming=snapshot is not None)
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopListener())
+        watch = stack.enter_context(Watch.open(config, directory, game, assets.tokenizer))
+        trainer = _build(config, directory, game, problems, assets, watch, stop, stack)
+        fingerprint = run_fingerprint(game, assets, problems)
+        trainer.fingerprint = fingerprint
+        if snapshot is not None:
+            _go_on(trainer, snapshot, fingerprint)
+        reason = trainer.run()
+        _export(trainer, assets, directory, config)
+        watch.finished(reason)
+
+
+def _build(
+    config: Config,
+    directory: RunDirectory,
+    game: Game,
+    problems: list[Problem],
+    assets: PolicyAssets,
+    watch: Watch,
+    stop: StopListener,
+    stack: ExitStack,
+) -> Trainer:
+    from megatron_seirenes.actor.actor import Actor
+    from megatron_seirenes.bridge.gather import hf_tensors
+    from megatron_seirenes.bridge.load import load_hf_folder
+    from megatron_seirenes.device.backend import detect_backend
+    from megatron_seirenes.device.distributed import distributed_world
+    from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
+    from megatron_seirenes.verifier.judge import PooledJudge
+
+    roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
+    first = {stage.role for stage in game.stages if stage.parent is None}
+    check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
+    backend = detect_backend()
+    stack.enter_context(distributed_world(config.parallel, backend))
+    judge = stack.enter_context(PooledJudge(config.verifier))
+    actor = Actor(assets.architecture, config, backend, sampled_vocabulary=assets.sampled_vocabulary)
+    load_hf_folder(actor.modules, assets.architecture, assets.folder)
+    actor.weights_replaced()
+    if config.objective.reference_kl > 0:
+        actor.remember_reference()
+    engine = VLLMEngine(
+        assets.folder,
+        config,
+        architecture=assets.architecture,
+        stop_ids=assets.stop_ids,
+        sampled_vocabulary=assets.sampled_vocabulary,
+        backend=backend,
+    )
+    stack.callback(engine.close)
+    scheduler = RolloutScheduler(
+        game,
+        roles,
+        {"shared": engine},
+        judge,
+        assets.chat.decode,
+        run_seed=config.run.seed,
+        temperature=config.rollout.temperature,
+        top_p=config.rollout.top_p,
+        max_prompt_tokens=config.rollout.max_prompt_tokens,
+        barrier=config.rollout.barrier,
+        clock=time.perf_counter,
+        on_span=watch.rollout_span,
+        on_progress=watch.progress,
+        should_stop=lambda: stop.requested,
+    )
+    mastery = config.problems.mastery
+    parts = Parts(
+        game=game,
+        sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, mastery),
+        streams=Streams(game),
+        scheduler=scheduler,
+        actor=actor,
+        engine=engine,
+        losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
+        policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
+        evaluate=_evaluation_hook(config, roles, engine, judge, assets, directory),
+    )
+    return Trainer(config, parts, directory, watch, stop, time.perf_counter)
+
+
+def _evaluation_hook(config, roles, engine, judge, assets, directory):
+    """Evaluates the configured benchmarks with the trainer's own engine, or None when training is not evaluated."""
+    if not config.evaluation.every or not config.evaluation.benchmarks:
+        return None
+    from megatron_seirenes.evaluation.benchmarks import Evaluator
+
+    evaluator = Evaluator(config, roles, engine, judge, assets.chat)
+    return lambda step: evaluator.run_all(directory.evaluation / f"step-{step:06d}").metrics()
+
+
+# -- going on
+
+
+def _snapshot_to_resume(directory: RunDirectory, resume: str) -> Path | None:
+    if resume == "never":
+        return None
+    if resume != "auto":
+        path = Path(resume)
+        if not (path / "COMPLETE").exists():
+            raise UsageError(f"--resume: {path} is not a complete snapshot (it holds no COMPLETE)")
+        return path
+    return newest_sound_snapshot(directory.snapshots, report=print)
+
+
+def _claim(directory: RunDirectory, config: Config, resuming: bool) -> None:
+    """Refuses to write over another run's records; leaves the resolved configuration behind."""
+    if not resuming and (directory.holds_a_run() or complete_snapshots(directory.snapshots)):
+        raise UsageError(
+            f"run.dir: {directory.path} already holds a run; name another run.name or run.dir, remove it, "
+            "or go on with --resume auto"
+        )
+    directory.stopped_marker.unlink(missing_ok=True)
+    directory.config.write_text(dump_config(config), encoding="utf-8")
+
+
+def run_fingerprint(game: Game, assets: PolicyAssets, problems: list[Problem]) -> dict[str, str]:
+    """What must not change between a snapshot and the run that goes on from it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for problem in problems:
+        digest.update(f"{problem.id}\0{problem.question}\0{problem.answer}\0".encode())
+    return {"game": game.name, "model": repr(assets.architecture), "problems": digest.hexdigest()}
+
+
+def _go_on(trainer: Trainer, snapshot: Path, fingerprint: dict[str, str]) -> None:
+    state = read_state(snapshot)
+    changed = [key for key, value in fingerprint.items() if state["fingerprint"].get(key) != value]
+    if changed:
+        raise UsageError(
+            f"{snapshot}: made with another {' and another '.join(changed)}; use the configuration it was made with, "
+            "or start a new run (run.name)"
+        )
+    trainer.load_state_dict(state)
+    trainer.parts.actor.load(snapshot / "actor")
+    step = trainer.cursor.step
+    trainer.watch.go_on_after(step)
+    trainer.directory.drop_rollouts_after(step if trainer.cursor.next_stream is None else step + 1)
+
+
+def _export(trainer: Trainer, assets: PolicyAssets, directory: RunDirectory, config: Config) -> None:
+    from megatron_seirenes.bridge.export import export_hf_folder
+
+    export_hf_folder(
+        trainer.parts.actor.modules, assets.architecture, directory.path / "policy", assets.folder, config.model.dtype
+    )

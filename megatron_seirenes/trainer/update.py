@@ -1,0 +1,70 @@
+"""One flush: groups of one stream become weighted sequences, one optimizer step and its metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from megatron_seirenes.config.schema import ObjectiveSection
+from megatron_seirenes.games.game import Game, Stream
+from megatron_seirenes.objectives.aggregation import rollout_weights
+from megatron_seirenes.records import Group
+
+if TYPE_CHECKING:
+    from megatron_seirenes.actor.actor import TrainingSequence, UpdateReport
+
+Row = dict[str, float | int | None]
+
+UPDATE_METRICS = ("loss", "grad_norm", "ppo_kl", "reference_kl", "clip_fraction", "entropy")
+
+
+def training_sequences(
+    game: Game, stream: Stream, groups: Sequence[Group], objective: ObjectiveSection
+) -> list[TrainingSequence]:
+    """The flush as weighted sequences; weights come from the whole flush, before any split over micro-batches."""
+    from megatron_seirenes.actor.actor import TrainingSequence
+
+    max_tokens = game.stage(stream.trains_on).max_tokens
+    weights = rollout_weights(groups, stream.balance, objective.aggregation, constant=max_tokens)
+    return [
+        TrainingSequence(
+            prompt_ids=rollout.request.prompt_ids,
+            response_ids=rollout.response_ids,
+            old_logprobs=group.old_logprobs[index],
+            advantage=group.advantages[index],
+            weight=group_weights[index],
+            reference_logprobs=group.reference_logprobs[index] if group.reference_logprobs else (),
+        )
+        for group, group_weights in zip(groups, weights, strict=True)
+        for index, rollout in enumerate(group.rollouts)
+    ]
+
+
+def empty_update_metrics(streams: Sequence[Stream]) -> Row:
+    """Null for every update metric of every stream: what a row holds when no update happened."""
+    row: Row = {f"{name}/{stream.name}": None for stream in streams for name in UPDATE_METRICS}
+    return row | {f"advantage/{stream.name}/{part}": None for stream in streams for part in ("mean", "std")}
+
+
+def update_metrics(stream: Stream, groups: Sequence[Group], report: UpdateReport) -> Row:
+    """The metrics of one update; a quantity that the objective does not have stays null."""
+    tokens = report.sums["tokens"]
+
+    def token_mean(name: str) -> float | None:
+        return report.sums[name] / tokens if name in report.sums and tokens else None
+
+    advantages = [advantage for group in groups for advantage in group.advantages]
+    mean = math.fsum(advantages) / len(advantages)
+    variance = math.fsum((advantage - mean) ** 2 for advantage in advantages) / len(advantages)
+    name = stream.name
+    return {
+        f"loss/{name}": report.loss,
+        f"grad_norm/{name}": report.grad_norm,
+        f"ppo_kl/{name}": token_mean("ppo_kl"),
+        f"reference_kl/{name}": token_mean("reference_kl"),
+        f"clip_fraction/{name}": token_mean("clip_fraction"),
+        f"entropy/{name}": token_mean("entropy"),
+        f"advantage/{name}/mean": mean,
+        f"advantage/{name}/std": math.sqrt(variance),
+    }
