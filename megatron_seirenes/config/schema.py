@@ -18,7 +18,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Budget(Section):
@@ -153,6 +153,7 @@ class ObjectiveSection(Section):
     reference_kl: NonNegative = 0.0
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = "sequence_mean"
+    advantage: Literal["standardized", "centered"] = "standardized"
     advantage_epsilon: Positive = 1e-6
 
 
@@ -225,7 +226,7 @@ class ObserveSection(Section):
 
 
 class DistractorSettings(Section):
-    """What stands beside a question in a benchmark: hints from a file or procedural, or of the policy's own Adversary."""
+    """What stands beside a benchmark's question: hints of a file, of a task, or of the policy's own Adversary."""
 
     kind: Literal["file", "task", "policy"]
     path: str | None = None
