@@ -108,7 +108,9 @@ def check_game(game: Game) -> Game:
         if stage.name in seen:
             raise ValueError(f"game {game.name}: stage {stage.name} is named twice")
         if stage.parent is not None and stage.parent not in seen:
-            raise ValueError(f"game {game.name}: stage {stage.name} has parent {stage.parent}, which does not stand before it")
+            raise ValueError(
+                f"game {game.name}: stage {stage.name} has parent {stage.parent}, which does not stand before it"
+            )
         seen.add(stage.name)
     streams: set[str] = set()
     for stream in game.streams:
@@ -117,13 +119,17 @@ def check_game(game: Game) -> Game:
         streams.add(stream.name)
         unknown = {stream.trains_on, *stream.needs} - seen
         if unknown:
-            raise ValueError(f"game {game.name}: stream {stream.name} needs stages that do not exist: {sorted(unknown)}")
+            raise ValueError(
+                f"game {game.name}: stream {stream.name} needs stages that do not exist: {sorted(unknown)}"
+            )
     return game
 
 
 def live_stages(game: Game, suspended: frozenset[str]) -> tuple[Stage, ...]:
     """The stages that some stream outside `suspended` needs, with all their ancestors, in the game's order."""
-    wanted = {name for stream in game.streams if stream.name not in suspended for name in (stream.trains_on, *stream.needs)}
+    wanted = {
+        name for stream in game.streams if stream.name not in suspended for name in (stream.trains_on, *stream.needs)
+    }
     for stage in reversed(game.stages):
         if stage.name in wanted and stage.parent is not None:
             wanted.add(stage.parent)

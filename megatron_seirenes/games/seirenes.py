@@ -101,9 +101,7 @@ def _credit(
             groups["adversary"].append(_hint_group(bundle, birth, hint, clean, under_hint, rules))
         if under_hint:
             path = hint.request.path
-            groups["robust"].append(
-                relative_group(bundle, birth, under_hint, stream="robust", rules=rules, path=path)
-            )
+            groups["robust"].append(relative_group(bundle, birth, under_hint, stream="robust", rules=rules, path=path))
     return {name: groups[name] for name in streams}
 
 

@@ -1,0 +1,82 @@
+"""What each stream minimises, as sums over tokens (docs/objectives.md).
+
+Every function here makes a `TokenLoss`: loss = sum over tokens of weight x token loss, so that any split of a flush
+into micro-batches adds up to the same loss and gradient. Weights carry every average (`aggregation.py`); signs are such
+that the loss is minimised. `LossSum.sums` are float64 sums over tokens, each divided by `tokens` for its mean:
+
+    tokens          how many response tokens
+    entropy         entropy of the policy at each token, nats
+    ppo_kl          old - new log-probability: k1 of KL(old || new); exactly 0 when both come from the same computation
+    clip_fraction   1 where clipping is active and lowers the objective; only where there is a ratio to clip
+    reference_kl    k3 of KL(new || reference), whichever estimator is the penalty; only when a reference was scored
+
+No log-ratio is clamped and no infinity or NaN is masked: where a bound of Eq. 3 is active the ratio is never
+exponentiated beyond it, so that nothing overflows there, and elsewhere a value that is not finite must be seen.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from megatron_seirenes.objectives.kl import KL_ESTIMATORS, KlEstimator, k3
+from megatron_seirenes.objectives.token_loss import LossSum, TokenBatch, TokenLoss
+
+
+def clipped_surrogate(
+    clip_low: float, clip_high: float, reference_kl: float = 0.0, kl_estimator: KlEstimator = "k3"
+) -> TokenLoss:
+    """The clipped surrogate of Eq. 3, 9 and 13: -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A) + beta KL.
+
+    r = exp(new - old log-probability); `reference_kl` is beta. Asymmetric bounds are DAPO's (arXiv:2503.14476).
+    The loss raises ValueError when beta > 0 and the batch has no reference log-probabilities.
+    """
+    lowest, highest = math.log1p(-clip_low), math.log1p(clip_high)
+
+    def loss(batch: TokenBatch) -> LossSum:
+        log_ratio = batch.logprobs - batch.old_logprobs
+        gains = batch.advantages >= 0
+        bounded = torch.where(gains, log_ratio.clamp(max=highest), log_ratio.clamp(min=lowest))
+        token_loss = -batch.advantages * bounded.exp()
+        if reference_kl > 0:
+            token_loss = token_loss + reference_kl * KL_ESTIMATORS[kl_estimator](batch.logprobs, _reference(batch))
+        beyond = torch.where(gains, log_ratio > highest, log_ratio < lowest) & (batch.advantages != 0)
+        return _weighted(batch, token_loss, {"ppo_kl": -log_ratio, "clip_fraction": beyond})
+
+    return loss
+
+
+def reinforce() -> TokenLoss:
+    """The Adversary's update, Eq. 12: -A log pi(token), with no ratio, no clip and no KL term."""
+
+    def loss(batch: TokenBatch) -> LossSum:
+        return _weighted(batch, -batch.advantages * batch.logprobs, {"ppo_kl": batch.old_logprobs - batch.logprobs})
+
+    return loss
+
+
+def supervised() -> TokenLoss:
+    """Cross-entropy on given responses: -log pi(token). Reads neither advantages nor old log-probabilities."""
+
+    def loss(batch: TokenBatch) -> LossSum:
+        return _weighted(batch, -batch.logprobs, {})
+
+    return loss
+
+
+def _reference(batch: TokenBatch) -> torch.Tensor:
+    if batch.reference_logprobs is None:
+        raise ValueError("objective.reference_kl is above 0 but the batch has no reference log-probabilities")
+    return batch.reference_logprobs
+
+
+def _weighted(batch: TokenBatch, token_loss: torch.Tensor, measured: dict[str, torch.Tensor]) -> LossSum:
+    """Joins the weighted loss (float32) with the sums of what was measured a token (float64)."""
+    measured = {"tokens": torch.ones_like(batch.weights), "entropy": batch.entropy, **measured}
+    if batch.reference_logprobs is not None:
+        measured["reference_kl"] = k3(batch.logprobs, batch.reference_logprobs)
+    return LossSum(
+        loss=(batch.weights * token_loss).sum(),
+        sums={name: values.detach().sum(dtype=torch.float64) for name, values in measured.items()},
+    )
