@@ -16,8 +16,7 @@ from megatron_seirenes.trainer.run_directory import RunDirectory
 
 def evaluate(config: Config) -> Results:
     """Runs every benchmark, prints the table and writes RUN_DIR/evaluation/. Raises ConfigError, DataError."""
-    from megatron_seirenes.device.backend import detect_backend
-    from megatron_seirenes.device.distributed import distributed_world
+    from megatron_seirenes.device.distributed import start_distributed, stop_distributed
     from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
     from megatron_seirenes.verifier.judge import PooledJudge
 
@@ -28,8 +27,8 @@ def evaluate(config: Config) -> Results:
     assets = open_policy(config, directory)
     roles = build_roles(config, ("reasoner", "adversary"), assets.chat)
     with ExitStack() as stack:
-        backend = detect_backend()
-        stack.enter_context(distributed_world(config.parallel, backend))
+        world = start_distributed(config.parallel)
+        stack.callback(stop_distributed)
         judge = stack.enter_context(PooledJudge(config.verifier))
         engine = VLLMEngine(
             assets.folder,
@@ -37,7 +36,7 @@ def evaluate(config: Config) -> Results:
             architecture=assets.architecture,
             stop_ids=assets.stop_ids,
             sampled_vocabulary=assets.sampled_vocabulary,
-            backend=backend,
+            backend=world.backend,
         )
         stack.callback(engine.close)
         results = Evaluator(config, roles, engine, judge, assets.chat).run_all(directory.evaluation)

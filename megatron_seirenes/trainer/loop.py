@@ -23,7 +23,7 @@ from megatron_seirenes.games.game import Game, Stream, live_stages
 from megatron_seirenes.objectives.token_loss import TokenLoss
 from megatron_seirenes.observe.collection import collection_metrics
 from megatron_seirenes.problems.sampler import ProblemSampler
-from megatron_seirenes.records import Birth, Bundle, Problem
+from megatron_seirenes.records import Birth, Bundle
 from megatron_seirenes.rollouts.scheduler import CollectionStopped, RolloutScheduler
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
@@ -66,7 +66,7 @@ class Parts:
 
 
 class Trainer:
-    """Runs a game to the end of its budget. `clock` returns seconds."""
+    """Runs a game to the end of its budget. `fingerprint` is what must not change between a snapshot and its heir."""
 
     def __init__(
         self,
@@ -75,18 +75,20 @@ class Trainer:
         directory: RunDirectory,
         watch: Watch,
         stop: StopRequest,
-        clock: Callable[[], float],
+        fingerprint: Mapping[str, str],
     ):
         self.config = config
         self.parts = parts
         self.directory = directory
         self.watch = watch
         self.stop = stop
-        self.clock = clock
+        self.fingerprint = dict(fingerprint)
+        self.clock = watch.clock
         self.cursor = Cursor(step=0)
         self.spent = Spent()
         self.row: Row = {}
         self._snapshot_seconds = 0.0
+        self._synced = False
 
     # -- the run
 
@@ -125,7 +127,7 @@ class Trainer:
         suspended = parts.streams.begin_step()
         self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(_TIMES, 0.0)
         problems = parts.sampler.next_batch()
-        self.watch.step_begins(step, len(problems))
+        self.watch.step_begins(step)
         try:
             with self._timed("rollout"):
                 bundles = parts.scheduler.collect(problems, step, live_stages(parts.game, suspended))
@@ -133,10 +135,10 @@ class Trainer:
             parts.sampler.load_state_dict(before[0])
             parts.streams.load_state_dict(before[1])
             self._save_and_stop()
-        self._credit(step, problems, bundles)
+        self._credit(step, bundles)
         self.cursor = Cursor(self.cursor.step, next_stream=0)
 
-    def _credit(self, step: int, problems: list[Problem], bundles: list[Bundle]) -> None:
+    def _credit(self, step: int, bundles: list[Bundle]) -> None:
         parts = self.parts
         rollouts = rollouts_of(bundles)
         parts.engine.sleep()
@@ -168,17 +170,24 @@ class Trainer:
                 report = parts.actor.update(sequences, parts.losses[stream.name])
             parts.streams.record_update(stream.name)
             self.spent.updates += 1
-            self.row |= update_metrics(stream, groups, report)
+            self._fold(stream, update_metrics(stream, groups, report))
             self.row["tokens/trained"] = (self.row.get("tokens/trained") or 0) + report.tokens
+
+    def _fold(self, stream: Stream, metrics: Row) -> None:
+        """Puts an update's metrics into the row; several flushes of a stream in one step are averaged."""
+        count = self.parts.streams.counters()[stream.name].updates
+        for key, value in metrics.items():
+            before = self.row.get(key)
+            self.row[key] = value if before is None or value is None else before + (value - before) / count
 
     def _sync(self) -> None:
         """Moves the actor's weights into the engine, unless it holds this version already."""
         engine, version = self.parts.engine, self.parts.streams.policy_version
         with self._timed("sync"):
             engine.wake()
-            if not self.watch.synced or engine.policy_version != version:
+            if not self._synced or engine.policy_version != version:
                 engine.load_weights(self.parts.policy_tensors(), version)
-                self.watch.synced = True
+            self._synced = True
 
     # -- the end of a step
 
@@ -190,7 +199,7 @@ class Trainer:
             self.row |= parts.evaluate(step)
         self.row |= self._step_totals()
         self.spent.seconds += float(self.row["time/step"] or 0.0)
-        self.watch.step_done(self.row, self.spent)
+        self.watch.step_done(self.row)
         self.row = {}
         if self.config.snapshot.every and step % self.config.snapshot.every == 0:
             self._save()
@@ -218,7 +227,6 @@ class Trainer:
 
     def _save_and_stop(self) -> None:
         path = self._save()
-        self.watch.timeline_flush()
         raise StoppedBySignal(f"stopped by a signal; everything is saved in {path}; the same command goes on from there")
 
     def _save(self) -> Path:
@@ -242,6 +250,7 @@ class Trainer:
         """Everything that remembers, as JSON-able data; the actor saves its own beside it."""
         return {
             "cursor": [self.cursor.step, self.cursor.next_stream],
+            "fingerprint": self.fingerprint,
             "spent": self.spent.state_dict(),
             "row": self.row,
             "sampler": self.parts.sampler.state_dict(),

@@ -1,18 +1,15 @@
 """The run directory: where everything a run leaves behind lies, and how it is cut back when a run goes on.
 
 Layout (docs/operations.md): config.yaml, metrics.jsonl, rollouts/, snapshots/, timeline.json, tensorboard/, logs/,
-evaluation/, report.html. Only rank 0 writes shared files; every rank may read.
+evaluation/, policy/ (the trained policy as a Hugging Face folder), report.html. Only rank 0 writes shared files; every rank may read.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import UsageError
-
-STEP_FILE = re.compile(r"step-(\d{6})\.jsonl\.gz")
 
 
 class RunDirectory:
@@ -28,6 +25,7 @@ class RunDirectory:
         self.tensorboard = path / "tensorboard"
         self.evaluation = path / "evaluation"
         self.logs = path / "logs"
+        self.policy = path / "policy"
         self.stopped_marker = path / "STOPPED"
 
     @classmethod
@@ -42,15 +40,5 @@ class RunDirectory:
         except OSError as error:
             raise UsageError(f"run.dir: {self.path} cannot be made: {error.strerror or error}") from None
 
-    def rollout_file(self, step: int) -> Path:
-        return self.rollouts / f"step-{step:06d}.jsonl.gz"
-
     def holds_a_run(self) -> bool:
         return self.metrics.exists() and self.metrics.stat().st_size > 0
-
-    def drop_rollouts_after(self, step: int) -> None:
-        """Removes the rollout files of steps after `step`: they belong to a future that will be lived again."""
-        for file in self.rollouts.glob("step-*.jsonl.gz"):
-            match = STEP_FILE.fullmatch(file.name)
-            if match and int(match.group(1)) > step:
-                file.unlink()

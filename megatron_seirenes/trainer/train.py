@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import ConfigError, UsageError
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.objectives.registry import build_loss
+from megatron_seirenes.observe.records import remove_records_after
 from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Problem
 from megatron_seirenes.rollouts.scheduler import RolloutScheduler
@@ -49,12 +49,11 @@ def train(config: Config, resume: str = "auto") -> None:
     _claim(directory, config, resuming=snapshot is not None)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
-        watch = stack.enter_context(Watch.open(config, directory, game, assets.tokenizer))
+        watch = stack.enter_context(Watch(config, directory, game, assets.tokenizer.decode))
         trainer = _build(config, directory, game, problems, assets, watch, stop, stack)
-        fingerprint = run_fingerprint(game, assets, problems)
-        trainer.fingerprint = fingerprint
         if snapshot is not None:
-            _go_on(trainer, snapshot, fingerprint)
+            _go_on(trainer, snapshot)
+        watch.begin()
         reason = trainer.run()
         _export(trainer, assets, directory, config)
         watch.finished(reason)
@@ -73,18 +72,17 @@ def _build(
     from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.bridge.gather import hf_tensors
     from megatron_seirenes.bridge.load import load_hf_folder
-    from megatron_seirenes.device.backend import detect_backend
-    from megatron_seirenes.device.distributed import distributed_world
+    from megatron_seirenes.device.distributed import start_distributed, stop_distributed
     from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
     from megatron_seirenes.verifier.judge import PooledJudge
 
     roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
     first = {stage.role for stage in game.stages if stage.parent is None}
     check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
-    backend = detect_backend()
-    stack.enter_context(distributed_world(config.parallel, backend))
+    world = start_distributed(config.parallel)
+    stack.callback(stop_distributed)
     judge = stack.enter_context(PooledJudge(config.verifier))
-    actor = Actor(assets.architecture, config, backend, sampled_vocabulary=assets.sampled_vocabulary)
+    actor = Actor(assets.architecture, config, world.backend, sampled_vocabulary=assets.sampled_vocabulary)
     load_hf_folder(actor.modules, assets.architecture, assets.folder)
     actor.weights_replaced()
     if config.objective.reference_kl > 0:
@@ -95,7 +93,7 @@ def _build(
         architecture=assets.architecture,
         stop_ids=assets.stop_ids,
         sampled_vocabulary=assets.sampled_vocabulary,
-        backend=backend,
+        backend=world.backend,
     )
     stack.callback(engine.close)
     scheduler = RolloutScheduler(
@@ -109,7 +107,7 @@ def _build(
         top_p=config.rollout.top_p,
         max_prompt_tokens=config.rollout.max_prompt_tokens,
         barrier=config.rollout.barrier,
-        clock=time.perf_counter,
+        clock=watch.clock,
         on_span=watch.rollout_span,
         on_progress=watch.progress,
         should_stop=lambda: stop.requested,
@@ -126,7 +124,7 @@ def _build(
         policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
         evaluate=_evaluation_hook(config, roles, engine, judge, assets, directory),
     )
-    return Trainer(config, parts, directory, watch, stop, time.perf_counter)
+    return Trainer(config, parts, directory, watch, stop, run_fingerprint(game, assets, problems))
 
 
 def _evaluation_hook(config, roles, engine, judge, assets, directory):
@@ -172,9 +170,9 @@ def run_fingerprint(game: Game, assets: PolicyAssets, problems: list[Problem]) -
     return {"game": game.name, "model": repr(assets.architecture), "problems": digest.hexdigest()}
 
 
-def _go_on(trainer: Trainer, snapshot: Path, fingerprint: dict[str, str]) -> None:
+def _go_on(trainer: Trainer, snapshot: Path) -> None:
     state = read_state(snapshot)
-    changed = [key for key, value in fingerprint.items() if state["fingerprint"].get(key) != value]
+    changed = [key for key, value in trainer.fingerprint.items() if state["fingerprint"].get(key) != value]
     if changed:
         raise UsageError(
             f"{snapshot}: made with another {' and another '.join(changed)}; use the configuration it was made with, "
@@ -183,13 +181,13 @@ def _go_on(trainer: Trainer, snapshot: Path, fingerprint: dict[str, str]) -> Non
     trainer.load_state_dict(state)
     trainer.parts.actor.load(snapshot / "actor")
     step = trainer.cursor.step
-    trainer.watch.go_on_after(step)
-    trainer.directory.drop_rollouts_after(step if trainer.cursor.next_stream is None else step + 1)
+    trainer.watch.go_on_after(step, trainer.spent)
+    remove_records_after(trainer.directory.path, step if trainer.cursor.next_stream is None else step + 1)
 
 
 def _export(trainer: Trainer, assets: PolicyAssets, directory: RunDirectory, config: Config) -> None:
     from megatron_seirenes.bridge.export import export_hf_folder
 
     export_hf_folder(
-        trainer.parts.actor.modules, assets.architecture, directory.path / "policy", assets.folder, config.model.dtype
+        trainer.parts.actor.modules, assets.architecture, directory.policy, assets.folder, config.model.dtype
     )

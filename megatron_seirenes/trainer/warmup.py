@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from megatron_seirenes.problems.supervised import Record, read_records
 from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.trainer.assembly import PolicyAssets, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.warmup_progress import WarmupProgress
 
 if TYPE_CHECKING:
     from megatron_seirenes.actor.actor import Actor, TokenSequence
@@ -40,9 +42,7 @@ def warmup(config: Config) -> None:
     from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.bridge.export import export_hf_folder
     from megatron_seirenes.bridge.load import load_hf_folder
-    from megatron_seirenes.device.backend import detect_backend
-    from megatron_seirenes.device.distributed import distributed_world
-    from megatron_seirenes.observe.console import warmup_progress
+    from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
     if not config.warmup.phases or config.warmup.out is None:
         raise ConfigError("warmup", ["warmup.phases and warmup.out: both must be given to warm up a policy"])
@@ -51,15 +51,17 @@ def warmup(config: Config) -> None:
     directory.create()
     assets = open_policy(config, directory)
     phases = [(phase, encode_records(read_records(phase.records), assets, phase.records)) for phase in config.warmup.phases]
-    backend = detect_backend()
-    with distributed_world(config.parallel, backend):
-        actor = Actor(assets.architecture, config, backend, sampled_vocabulary=assets.sampled_vocabulary)
+    with ExitStack() as stack:
+        world = start_distributed(config.parallel)
+        stack.callback(stop_distributed)
+        actor = Actor(assets.architecture, config, world.backend, sampled_vocabulary=assets.sampled_vocabulary)
         load_hf_folder(actor.modules, assets.architecture, assets.folder)
         actor.weights_replaced()
-        with warmup_progress(config.observe.console, [phase.steps for phase, _ in phases]) as progress:
-            for number, (phase, sequences) in enumerate(phases):
-                result = run_phase(actor, phase, sequences, stable_seed(config.run.seed, "warmup", number), progress.updated)
-                progress.phase_done(number, result.steps, result.loss)
+        progress = stack.enter_context(WarmupProgress(len(phases), config.observe.console))
+        for number, (phase, sequences) in enumerate(phases, start=1):
+            progress.begin(number, phase.steps)
+            result = run_phase(actor, phase, sequences, stable_seed(config.run.seed, "warmup", number), progress.updated)
+            progress.end(result.steps, result.loss)
         export_hf_folder(actor.modules, assets.architecture, out, assets.folder, config.model.dtype)
 
 

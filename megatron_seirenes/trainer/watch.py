@@ -1,0 +1,139 @@
+"""Everything that looks on while a run trains: console, metrics file, rollout records, timeline, TensorBoard.
+
+One object, so that the loop says what happened once. Nothing here decides anything; a run that nobody watches makes
+the same decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from megatron_seirenes.config.schema import Config
+from megatron_seirenes.games.game import Game
+from megatron_seirenes.observe.console import Console, make_console
+from megatron_seirenes.observe.forecast import Spent as ForecastSpent
+from megatron_seirenes.observe.records import encode_records, rollout_records, write_records
+from megatron_seirenes.observe.tensorboard import RowSink, TensorBoardSink, WandbSink
+from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile, steady_clock
+from megatron_seirenes.observe.writer import MetricsWriter
+from megatron_seirenes.records import Bundle, Group
+from megatron_seirenes.rollouts.scheduler import Progress, RolloutSpan
+from megatron_seirenes.trainer.budget import Spent
+from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.update import Row
+
+Decode = Callable[[Sequence[int]], str]
+
+
+class Watch:
+    """Enter it once a run; `go_on_after` first when the run resumes."""
+
+    def __init__(self, config: Config, directory: RunDirectory, game: Game, decode_prompt: Decode):
+        self._config = config
+        self._directory = directory
+        self._game = game
+        self._decode = decode_prompt
+        self._metrics = MetricsWriter(directory.metrics)
+        self.clock = steady_clock()
+        self._timeline = Timeline(self.clock)
+        self._timeline_file = TimelineFile(directory.timeline) if config.observe.timeline else None
+        self._rollout_spans: list[Span] = []
+        self._sinks: list[RowSink] = []
+        self._console: Console | None = None
+        self._before = Spent()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._flush_timeline()
+        self._metrics.close()
+        for sink in self._sinks:
+            sink.close()
+        if self._console is not None:
+            self._console.close()
+
+    def go_on_after(self, step: int, spent: Spent) -> None:
+        """The run goes on after `step`: later rows are dropped, they will be lived again."""
+        self._metrics.truncate_after(step)
+        self._before = spent
+
+    def begin(self) -> None:
+        """Opens the console and the sinks; what was spent before and the last step are known by now."""
+        config, before = self._config, self._before
+        spent = ForecastSpent(before.seconds, before.generated_tokens, before.updates)
+        steps = config.run.collection_steps
+        self._console = make_console(config.observe.console, self._game.streams, steps, config.run.budget, spent)
+        first_step = (self._metrics.last_step or 0) + 1
+        if config.observe.tensorboard:
+            self._sinks.append(TensorBoardSink(self._directory.tensorboard, first_step))
+        if config.observe.wandb:
+            self._sinks.append(WandbSink(config.run.name, config.model_dump(), self._directory.path))
+
+    # -- what the loop and the scheduler report
+
+    def event(self, text: str) -> None:
+        if self._console is not None:
+            self._console.event(text)
+
+    def step_begins(self, step: int) -> None:
+        if self._console is not None:
+            self._console.begin_step(step)
+
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """A phase of the run: shown on the console, recorded on the timeline."""
+        if self._console is not None:
+            self._console.phase(name)
+        with self._timeline.span(name, "phase", "trainer"):
+            yield
+
+    def rollout_span(self, span: RolloutSpan) -> None:
+        if self._timeline_file is None or span.start_seconds is None or span.end_seconds is None:
+            return
+        args = {
+            "problem": span.problem_id,
+            "tokens": span.tokens,
+            "submit_step": span.submit_step,
+            "end_step": span.end_step,
+        }
+        self._rollout_spans.append(Span(f"{span.stage} {span.request_id}", span.start_seconds, span.end_seconds, args))
+
+    def progress(self, progress: Progress) -> None:
+        if self._console is not None:
+            self._console.progress(progress.finished, progress.submitted, progress.tokens)
+
+    def bundles_collected(self, step: int, bundles: Sequence[Bundle], groups: Mapping[str, Sequence[Group]]) -> None:
+        """Writes the step's rollout records and puts its rollouts on the timeline."""
+        self._timeline.add_overlapping("rollout", "rollout", self._rollout_spans)
+        self._rollout_spans.clear()
+        if not self._config.observe.rollouts:
+            return
+        by_problem: dict[str, dict[str, list[Group]]] = {}
+        for stream, credited in groups.items():
+            for group in credited:
+                by_problem.setdefault(group.problem_id, {}).setdefault(stream, []).append(group)
+        members = (
+            encode_records(rollout_records(bundle, by_problem.get(bundle.problem.id, {}), self._decode))
+            for bundle in bundles
+        )
+        write_records(self._directory.path, step, members)
+
+    def step_done(self, row: Row) -> None:
+        dropped = self._metrics.append(row)
+        if self._console is not None:
+            self._console.end_step(row)
+        if dropped:
+            self.event(f"step {row['step']}: not finite, written as null: {', '.join(dropped)}")
+        for sink in self._sinks:
+            sink.write(row)
+        self._flush_timeline()
+
+    def finished(self, reason: str) -> None:
+        self.event(f"done: {reason}. Run directory: {self._directory.path}; trained policy: {self._directory.policy}")
+
+    def _flush_timeline(self) -> None:
+        if self._timeline_file is not None:
+            self._timeline_file.append(self._timeline.drain())
