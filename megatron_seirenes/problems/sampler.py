@@ -1,0 +1,139 @@
+"""Which questions a collection step asks, and which are retired because they are mastered (paper, Appendix D).
+
+Each epoch is a permutation of the whole pool, drawn from the seed and the epoch's number alone. Invariants:
+
+* within an epoch every question that is not retired before its turn is asked exactly once, none twice;
+* a batch never holds a question twice; one that crosses into the next epoch puts off the questions it already holds
+  and they keep their place at the head of that epoch;
+* a batch is full as long as the pool has `per_step` live questions, and holds every live question otherwise;
+* a retired question is never asked again;
+* the future depends on `state_dict` alone: saved and loaded between any two calls, the sampler goes on identically.
+
+It refuses an empty pool, equal ids, and the state of another pool or seed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from megatron_seirenes.config.schema import MasterySection
+from megatron_seirenes.errors import DataError
+from megatron_seirenes.records import Problem
+from megatron_seirenes.seeds import stable_seed
+
+
+class ProblemSampler:
+    """Draws batches of `per_step` problems and keeps the mastered set."""
+
+    def __init__(self, problems: Sequence[Problem], per_step: int, seed: int, mastery: MasterySection):
+        if not problems:
+            raise DataError("problems.train holds no problems")
+        self._problems = {problem.id: problem for problem in problems}
+        if len(self._problems) != len(problems):
+            repeated = [id_ for id_, times in Counter(problem.id for problem in problems).items() if times > 1]
+            raise DataError(f"problems.train: ids are not unique: {', '.join(repeated[:5])}")
+        self._per_step = per_step
+        self._seed = seed
+        self._mastery = mastery
+        self._epoch = -1
+        self._queue: list[str] = []
+        self._streaks: dict[str, int] = {}
+        self._retired: dict[str, None] = {}
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """The ids of the retired problems, in the order of their retirement."""
+        return tuple(self._retired)
+
+    @property
+    def live_fraction(self) -> float:
+        """The share of the pool that is not retired."""
+        return 1.0 - len(self._retired) / len(self._problems)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every problem is retired, so that no batch can be drawn."""
+        return len(self._retired) == len(self._problems)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that the next problem comes from or the last came from; -1 before the first batch."""
+        return self._epoch
+
+    def next_batch(self) -> list[Problem]:
+        """The next batch; shorter than `per_step` only when fewer questions are live, empty when all are retired."""
+        size = min(self._per_step, len(self._problems) - len(self._retired))
+        batch: dict[str, None] = {}
+        while len(batch) < size:
+            self._draw_into(batch, size)
+            if len(batch) < size:
+                self._start_epoch()
+        return [self._problems[problem_id] for problem_id in batch]
+
+    def observe(self, problem_id: str, mastered: bool | None) -> None:
+        """Counts one step's evidence: true lengthens the question's streak, false ends it, None leaves it.
+
+        A streak of `mastery.streak` (K_m) retires the question.
+        """
+        if problem_id not in self._problems:
+            raise ValueError(f"problem {problem_id} is not in the pool")
+        if not self._mastery.enabled or mastered is None or problem_id in self._retired:
+            return
+        if not mastered:
+            self._streaks.pop(problem_id, None)
+            return
+        self._streaks[problem_id] = self._streaks.get(problem_id, 0) + 1
+        if self._streaks[problem_id] >= self._mastery.streak:
+            del self._streaks[problem_id]
+            self._retired[problem_id] = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on, as JSON values."""
+        return {
+            "pool": self._pool_digest(),
+            "seed": self._seed,
+            "epoch": self._epoch,
+            "queue": list(self._queue),
+            "streaks": dict(self._streaks),
+            "retired": list(self._retired),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a saved state. Raises DataError when it was saved over another pool or seed."""
+        if state["pool"] != self._pool_digest():
+            raise DataError(
+                f"the snapshot's sampler was saved over other problems than the {len(self._problems)} of problems.train; "
+                "resume with the same problems, or start a new run"
+            )
+        if state["seed"] != self._seed:
+            raise DataError(f"the snapshot's sampler has seed {state['seed']}, this run {self._seed}; run.seed must agree")
+        self._epoch = int(state["epoch"])
+        self._queue = list(state["queue"])
+        self._streaks = {problem_id: int(streak) for problem_id, streak in state["streaks"].items()}
+        self._retired = dict.fromkeys(state["retired"])
+
+    def _draw_into(self, batch: dict[str, None], size: int) -> None:
+        """Moves live questions from the epoch's queue into the batch until it is full; those in it already stay."""
+        put_off: list[str] = []
+        taken = 0
+        for problem_id in self._queue:
+            if len(batch) == size:
+                break
+            taken += 1
+            if problem_id in batch:
+                put_off.append(problem_id)
+            elif problem_id not in self._retired:
+                batch[problem_id] = None
+        self._queue = put_off + self._queue[taken:]
+
+    def _start_epoch(self) -> None:
+        """Begins the next epoch. Only called with the last one's queue empty: a batch crosses one boundary at most."""
+        self._epoch += 1
+        self._queue = list(self._problems)
+        Random(stable_seed("sampler", self._seed, self._epoch)).shuffle(self._queue)
+
+    def _pool_digest(self) -> int:
+        return stable_seed("pool", *self._problems)
