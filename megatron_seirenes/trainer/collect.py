@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from megatron_seirenes.actor.sequences import TokenSequence
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.records import Birth, Bundle, Group, Rollout
 
@@ -35,8 +36,6 @@ def rollouts_of(bundles: Iterable[Bundle]) -> list[Rollout]:
 
 def score(actor: Actor, rollouts: Sequence[Rollout], reference_needed: bool) -> Scores:
     """Log-probabilities of every response under the actor's present weights and, if needed, the reference's."""
-    from megatron_seirenes.actor.actor import TokenSequence
-
     sequences = [TokenSequence(rollout.request.prompt_ids, rollout.response_ids) for rollout in rollouts]
     scored = actor.logprobs(sequences)
     reference = actor.reference_logprobs(sequences) if reference_needed else []

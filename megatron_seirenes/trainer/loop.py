@@ -175,7 +175,7 @@ class Trainer:
 
     def _fold(self, stream: Stream, metrics: Row) -> None:
         """Puts an update's metrics into the row; several flushes of a stream in one step are averaged."""
-        count = self.parts.streams.counters()[stream.name].updates
+        count = int(self.parts.streams.counters()[stream.name]["updates"] or 1)
         for key, value in metrics.items():
             before = self.row.get(key)
             self.row[key] = value if before is None or value is None else before + (value - before) / count

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from megatron_seirenes.actor.sequences import TrainingSequence, UpdateReport
 from megatron_seirenes.config.schema import ObjectiveSection
 from megatron_seirenes.games.game import Game, Stream
 from megatron_seirenes.objectives.aggregation import rollout_weights
 from megatron_seirenes.records import Group
-
-if TYPE_CHECKING:
-    from megatron_seirenes.actor.actor import TrainingSequence, UpdateReport
 
 Row = dict[str, float | int | None]
 
@@ -23,8 +20,6 @@ def training_sequences(
     game: Game, stream: Stream, groups: Sequence[Group], objective: ObjectiveSection
 ) -> list[TrainingSequence]:
     """The flush as weighted sequences; weights come from the whole flush, before any split over micro-batches."""
-    from megatron_seirenes.actor.actor import TrainingSequence
-
     max_tokens = game.stage(stream.trains_on).max_tokens
     weights = rollout_weights(groups, stream.balance, objective.aggregation, constant=max_tokens)
     return [

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megatron_seirenes.actor.sequences import TokenSequence, TrainingSequence
 from megatron_seirenes.config.schema import Config, WarmupPhase
 from megatron_seirenes.errors import ConfigError, DataError, SeirenesError
 from megatron_seirenes.objectives.surrogate import supervised
@@ -24,7 +25,7 @@ from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.warmup_progress import WarmupProgress
 
 if TYPE_CHECKING:
-    from megatron_seirenes.actor.actor import Actor, TokenSequence
+    from megatron_seirenes.actor.actor import Actor
 
 MOVING_MEAN = 0.9
 
@@ -67,8 +68,6 @@ def warmup(config: Config) -> None:
 
 def encode_records(records: Sequence[Record], assets: PolicyAssets, source: str) -> list[TokenSequence]:
     """Records as token sequences: the prompt through the chat template, the response closed by the stop token."""
-    from megatron_seirenes.actor.actor import TokenSequence
-
     stop = assets.stop_ids[0]
     sequences = []
     for row, record in enumerate(records, start=1):
@@ -108,10 +107,8 @@ def run_phase(
     return PhaseResult(step, moving if moving is not None else float("nan"))
 
 
-def weighted(batch: Sequence[TokenSequence]) -> list:
+def weighted(batch: Sequence[TokenSequence]) -> list[TrainingSequence]:
     """The batch with the weight that makes the summed loss a mean over its response tokens."""
-    from megatron_seirenes.actor.actor import TrainingSequence
-
     weight = 1.0 / sum(len(sequence.response_ids) for sequence in batch)
     return [
         TrainingSequence(
