@@ -254,10 +254,12 @@ class EvaluationSection(Section):
 class WarmupPhase(Section):
     """One pass of supervised learning: stops after `steps` updates, or once the moving loss is under `until_loss`.
 
-    `decay` lowers the rate linearly to this fraction of `lr` over `steps`.
+    `decay` lowers the rate linearly to this fraction of `lr` over `steps`. Without `shuffle` records are learned in
+    the order of the file.
     """
 
     records: str
+    shuffle: bool = True
     steps: PositiveInt
     until_loss: Positive | None = None
     min_steps: Count = 0

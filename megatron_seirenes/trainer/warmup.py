@@ -90,7 +90,7 @@ def run_phase(
     on_update: Callable[[float, float], None],
 ) -> PhaseResult:
     """One phase on `sequences`; `on_update` is told the loss and the rate of each update. Raises SeirenesError."""
-    batches = endless_batches(len(sequences), phase.batch_size, seed)
+    batches = endless_batches(len(sequences), phase.batch_size, seed if phase.shuffle else None)
     loss_function = supervised()
     moving: float | None = None
     step = 0
@@ -129,8 +129,8 @@ def learning_rate(phase: WarmupPhase, step: int) -> float:
     return phase.lr * ramp * fall
 
 
-def endless_batches(count: int, size: int, seed: int) -> Iterator[list[int]]:
-    """Batches of indices below `count`, epoch after epoch, each epoch in an order of its own."""
+def endless_batches(count: int, size: int, seed: int | None) -> Iterator[list[int]]:
+    """Batches of indices below `count`, epoch after epoch, each in an order of its own; in order without a seed."""
     if count == 0:
         raise ValueError("no records to draw batches from")
     order: list[int] = []
@@ -138,7 +138,8 @@ def endless_batches(count: int, size: int, seed: int) -> Iterator[list[int]]:
     while True:
         while len(order) < size:
             fresh = list(range(count))
-            random.Random(stable_seed(seed, epoch)).shuffle(fresh)
+            if seed is not None:
+                random.Random(stable_seed(seed, epoch)).shuffle(fresh)
             order += fresh
             epoch += 1
         yield order[:size]
