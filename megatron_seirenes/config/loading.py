@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from megatron_seirenes.config.faults import Fault, prune, render, rests_on, schema_faults
 from megatron_seirenes.config.layers import read_layers
-from megatron_seirenes.config.rules import cross_field_faults, training_faults
+from megatron_seirenes.config.rules import cross_field_faults
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.config.yaml_reader import SCALARS, KeyPath, Layer
 from megatron_seirenes.errors import ConfigError
@@ -30,13 +30,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 def build_config(data: Mapping[str, Any], source: str = "configuration") -> Config:
     """The configuration that a mapping of plain data describes. Raises ConfigError with every fault."""
     return _check(Layer(dict(data)), source)
-
-
-def require_trainable(config: Config, source: str, *, cuda: bool, world_size: int = 1) -> None:
-    """Raises ConfigError when `config` is valid but cannot be trained by `world_size` processes on this machine."""
-    faults = training_faults(config, cuda=cuda, world_size=world_size)
-    if faults:
-        raise ConfigError(source, [render(fault, {}) for fault in faults])
 
 
 def dump_config(config: Config) -> str:

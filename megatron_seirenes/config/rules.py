@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from megatron_seirenes.config.faults import Fault
+from megatron_seirenes.config.faults import Fault, render
 from megatron_seirenes.config.game_rules import (
     capacities,
     context_holds,
@@ -53,8 +53,12 @@ def cross_field_faults(config: Config) -> list[Fault]:
     return faults
 
 
-def training_faults(config: Config, *, cuda: bool, world_size: int = 1) -> list[Fault]:
-    """What stops `train` on this machine: `cuda` says whether it has CUDA devices, `world_size` counts processes."""
+def training_faults(config: Config, *, cuda: bool | None = None, world_size: int | None = None) -> list[str]:
+    """One line for everything that stops `train`, empty when it can start.
+
+    `cuda` says whether this machine has CUDA devices and `world_size` counts the processes of this launch; what
+    depends on one of them is checked when it is given.
+    """
     faults: list[Fault] = []
     if config.model.path is None and config.model.new is None:
         faults.append(Fault("model", "no policy is given: set model.path to a Hugging Face folder, or model.new"))
@@ -67,9 +71,11 @@ def training_faults(config: Config, *, cuda: bool, world_size: int = 1) -> list[
                 f"must be 1 for training, seen {config.rollout.top_p}: importance ratios need the full distribution",
             )
         )
-    if config.precision.fp8 is not None and not cuda:
+    if config.precision.fp8 is not None and cuda is False:
         faults.append(Fault("precision.fp8", f"{config.precision.fp8} needs a CUDA device, and this machine has none"))
-    return faults + list(layout_fits(config, world_size))
+    if world_size is not None:
+        faults += layout_fits(config, world_size)
+    return [render(fault, {}) for fault in faults]
 
 
 def layout_fits(config: Config, world_size: int) -> Iterator[Fault]:

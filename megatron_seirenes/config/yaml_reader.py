@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -45,9 +45,8 @@ _CONSTRUCT: dict[str, Callable[[str], Any]] = {
 class _Loader(yaml.SafeLoader):
     """Composes nodes with the scalars above; never constructs objects."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
-
+_Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in SCALARS:
     _Loader.add_implicit_resolver(_tag, _pattern, _first)
 
