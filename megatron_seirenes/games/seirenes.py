@@ -126,7 +126,7 @@ def _hint_group(
 ) -> Group:
     """One hint as a group of its own, whose advantage is its reward: Eq. 11, or the penalty when it was refused.
 
-    Whether the hint carries signal is decided on counts: two equal rates may differ in their last bit as floats.
+    Whether the hint carries signal is decided on integer counts, c1 G3 against c3 G1, not on a difference of floats.
     """
     if hint.id in bundle.refused:
         reward = rules.penalty(hint.request.role)
