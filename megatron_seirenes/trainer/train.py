@@ -71,7 +71,6 @@ def _build(
 ) -> Trainer:
     from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.bridge.gather import hf_tensors
-    from megatron_seirenes.bridge.load import load_hf_folder
     from megatron_seirenes.device.distributed import start_distributed, stop_distributed
     from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
     from megatron_seirenes.verifier.judge import PooledJudge
@@ -83,8 +82,7 @@ def _build(
     stack.callback(stop_distributed)
     judge = stack.enter_context(PooledJudge(config.verifier))
     actor = Actor(assets.architecture, config, world.backend, sampled_vocabulary=assets.sampled_vocabulary)
-    load_hf_folder(actor.modules, assets.architecture, assets.folder)
-    actor.weights_replaced()
+    actor.load_hf(assets.folder)
     if config.objective.reference_kl > 0:
         actor.remember_reference()
     engine = VLLMEngine(

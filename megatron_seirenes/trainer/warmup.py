@@ -42,7 +42,6 @@ def warmup(config: Config) -> None:
     """Runs every phase of `config.warmup` and writes `warmup.out`. Raises ConfigError, DataError."""
     from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.bridge.export import export_hf_folder
-    from megatron_seirenes.bridge.load import load_hf_folder
     from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
     if not config.warmup.phases or config.warmup.out is None:
@@ -56,8 +55,7 @@ def warmup(config: Config) -> None:
         world = start_distributed(config.parallel)
         stack.callback(stop_distributed)
         actor = Actor(assets.architecture, config, world.backend, sampled_vocabulary=assets.sampled_vocabulary)
-        load_hf_folder(actor.modules, assets.architecture, assets.folder)
-        actor.weights_replaced()
+        actor.load_hf(assets.folder)
         progress = stack.enter_context(WarmupProgress(len(phases), config.observe.console))
         for number, (phase, sequences) in enumerate(phases, start=1):
             progress.begin(number, phase.steps)
