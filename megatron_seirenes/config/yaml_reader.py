@@ -1,7 +1,8 @@
 """Reads YAML into plain dictionaries, remembering the line of every key.
 
 PyYAML reads YAML 1.1, in which `1e-6` is a string, `on` is true, `1:30` is ninety and a date is an object. Here scalars
-follow the core schema of YAML 1.2 (null, true/false, integers, floats, strings; underscores in numbers are allowed).
+follow the core schema of YAML 1.2 (null, true/false, integers, floats, strings), with underscores allowed in numbers.
+Anchors, aliases and `<<: *anchor` work.
 
 Refused, each with its line and all together: keys given twice, keys that are not plain scalars, tags, values that
 contain themselves, text that is not valid Unicode. Nothing but plain data is ever constructed.
@@ -17,6 +18,8 @@ from typing import Any
 import yaml
 
 KeyPath = tuple[str, ...]
+
+MERGE = "<<"
 
 # Tag, pattern, and the characters that a matching scalar can start with (PyYAML looks resolvers up by them).
 SCALARS: tuple[tuple[str, re.Pattern[str], list[str]], ...] = (
@@ -103,19 +106,31 @@ class _Converter:
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath, parents: frozenset[int]) -> dict[str, Any]:
         result: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._fault(key_node, path, "a key must be plain text")
                 continue
             key = key_node.value
             here = (*path, key)
+            if key == MERGE:
+                merged = self._merge(value_node, path, parents) | merged
+                continue
             if key in result:
                 self._fault(key_node, here, f"given twice (first at {self._layer.where[here]})")
                 continue
+            self._check_text(key_node, here)
             self._layer.where[here] = self._line(key_node)
             result[key] = self.value(value_node, here, parents)
-            self._check_text(key_node, here)
-        return result
+        return {**merged, **result}
+
+    def _merge(self, node: yaml.Node, path: KeyPath, parents: frozenset[int]) -> dict[str, Any]:
+        """What `<<: *anchor` brings in, under the mapping's own keys."""
+        value = self.value(node, path, parents)
+        if isinstance(value, dict):
+            return value
+        self._fault(node, path, f"{MERGE} must name a mapping (an anchor), seen {value!r}")
+        return {}
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
         construct = _CONSTRUCT.get(node.tag)
