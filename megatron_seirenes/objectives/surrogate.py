@@ -11,7 +11,8 @@ that the loss is minimised. `LossSum.sums` are float64 sums over tokens, each di
     reference_kl    k3 of KL(new || reference), whichever estimator is the penalty; only when a reference was scored
 
 No log-ratio is clamped and no infinity or NaN is masked: where a bound of Eq. 3 is active the ratio is never
-exponentiated beyond it, so that nothing overflows there, and elsewhere a value that is not finite must be seen.
+exponentiated beyond it, so that nothing overflows there; anywhere else a value that is not finite shows in the loss or
+in `ppo_kl`, which is where to look for it (the gradient of a bound is zero even at NaN).
 """
 
 from __future__ import annotations

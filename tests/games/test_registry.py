@@ -74,7 +74,7 @@ def test_grpo_is_one_stage_and_one_stream():
 
 
 def test_mistakes_name_the_key_and_what_is_allowed():
-    with pytest.raises(UsageError, match="game.name: 'chess' is not a game; known games: seirenes, grpo"):
+    with pytest.raises(UsageError, match=r"game\.name: 'chess' is not a game; known games: seirenes, grpo"):
         build_game("chess")
     with pytest.raises(UsageError, match=r"streams\.clean\.capacity: 3 is below streams\.clean\.flush \(4\)"):
         build_game("grpo", streams={"clean": StreamOverrides(flush=4, capacity=3)})
