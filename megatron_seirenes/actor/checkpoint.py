@@ -1,0 +1,141 @@
+"""Saves and loads model, optimizer and step count by Megatron-Core's distributed checkpointing.
+
+A checkpoint does not depend on the layout that wrote it, and loading it gives back the same bits. Three upstream
+faults are mended here, each for the length of a `with` block, after a check of the version:
+
+* `DistributedOptimizer._set_main_param_and_optimizer_states` wants a `step` beside every loaded state of torch's AdamW,
+  which the `fully_reshardable` format does not carry (KeyError);
+* `DistributedOptimizer.load_state_dict` gives all parameters one `step` tensor, to which torch's AdamW adds once a
+  parameter: training goes on silently wrong;
+* saving starts a manager process for a queue that only this process uses, and the process imports the main script anew.
+
+Refuses a folder that holds no complete checkpoint, and a Megatron-Core that the mends were not written for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import queue
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing.core import CheckpointingException
+from megatron.core.dist_checkpointing.strategies import filesystem_async
+from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+
+from megatron_seirenes.actor.optimizer import ActorOptimizer
+from megatron_seirenes.errors import DataError, MissingComponentError
+
+SUPPORTED_MEGATRON = ("0.19.2",)
+
+
+def save_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer) -> None:
+    """Writes a checkpoint into `folder`. Collective; call within the actor scope."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True)
+    dist.barrier()
+    with _writing_in_this_process():
+        dist_checkpointing.save(_state(modules, optimizer, is_loading=False), str(folder))
+
+
+def load_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer) -> None:
+    """Loads what `save_checkpoint` wrote, into models of the same shape. Collective; call within the actor scope.
+
+    Raises DataError when the folder holds no complete checkpoint of this shape.
+    """
+    try:
+        state = dist_checkpointing.load(_state(modules, optimizer, is_loading=True), str(folder))
+    except (CheckpointingException, FileNotFoundError, KeyError) as error:
+        raise DataError(f"{folder}: cannot be loaded as a checkpoint of this actor: {error}") from error
+    for name, module in zip(_model_names(modules), modules, strict=True):
+        module.load_state_dict(state[name])
+    with _step_beside_loaded_state():
+        optimizer.megatron.load_state_dict(state["optimizer"])
+    _own_steps(optimizer)
+    optimizer.updates = state["updates"]
+
+
+def _state(modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer, is_loading: bool) -> dict[str, Any]:
+    for inner in _torch_optimizers(optimizer):
+        _create_adam_state(inner)
+    metadata = {
+        "distrib_optim_sharding_type": "fully_reshardable",
+        "dp_cp_group": parallel_state.get_data_parallel_group(with_context_parallel=True),
+    }
+    models = {
+        name: module.sharded_state_dict(metadata=metadata)
+        for name, module in zip(_model_names(modules), modules, strict=True)
+    }
+    whole = models["model"] if len(models) == 1 else models
+    sharded = optimizer.megatron.sharded_state_dict(whole, is_loading=is_loading, metadata=metadata)
+    return {**models, "optimizer": sharded, "updates": optimizer.updates}
+
+
+def _model_names(modules: Sequence[torch.nn.Module]) -> list[str]:
+    return ["model"] if len(modules) == 1 else [f"model{index}" for index in range(len(modules))]
+
+
+def _torch_optimizers(optimizer: ActorOptimizer) -> list[torch.optim.Optimizer]:
+    """torch's own AdamW inside Megatron-Core's optimizers; empty where Transformer Engine's is used."""
+    inner = [part.optimizer for part in optimizer.megatron.chained_optimizers]
+    return [one for one in inner if isinstance(one, torch.optim.AdamW)]
+
+
+def _create_adam_state(inner: torch.optim.Optimizer) -> None:
+    """What AdamW makes in its first step, for parameters that have had none: there must be a state to load into."""
+    for parameter in (one for group in inner.param_groups for one in group["params"]):
+        if not inner.state[parameter]:
+            inner.state[parameter] = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+
+def _own_steps(optimizer: ActorOptimizer) -> None:
+    """Every parameter its own `step` tensor; 0 where the checkpoint was written before the first step."""
+    for inner in _torch_optimizers(optimizer):
+        for state in inner.state.values():
+            state["step"] = state.get("step", torch.tensor(0.0)).clone()
+
+
+@contextlib.contextmanager
+def _step_beside_loaded_state() -> Iterator[None]:
+    _check_version()
+    original = DistributedOptimizer._set_main_param_and_optimizer_states
+
+    def with_step(self: DistributedOptimizer, model_param: Any, tensors: dict[str, Any]) -> None:
+        group, order = self.model_param_group_index_map[model_param]
+        state = self.optimizer.state[self.optimizer.param_groups[group]["params"][order]]
+        original(self, model_param, {"step": state["step"], **tensors} if "step" in state else tensors)
+
+    DistributedOptimizer._set_main_param_and_optimizer_states = with_step
+    try:
+        yield
+    finally:
+        DistributedOptimizer._set_main_param_and_optimizer_states = original
+
+
+@contextlib.contextmanager
+def _writing_in_this_process() -> Iterator[None]:
+    _check_version()
+    original = filesystem_async._results_queue
+    filesystem_async._results_queue = queue.Queue()
+    try:
+        yield
+    finally:
+        filesystem_async._results_queue = original
+
+
+def _check_version() -> None:
+    version = importlib.metadata.version("megatron-core")
+    if version not in SUPPORTED_MEGATRON:
+        raise MissingComponentError(
+            f"megatron-core {version} is installed; checkpoints are mended for {', '.join(SUPPORTED_MEGATRON)}: "
+            "install that version, or check and extend actor/checkpoint.py"
+        )
