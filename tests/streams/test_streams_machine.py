@@ -100,6 +100,7 @@ class StreamsMachine(RuleBasedStateMachine):
             assert [group.id for group in self.streams.pending(name)] == waiting
             return
         assert [group.id for group in groups] == waiting[: stream.flush]
+        assert len(self.streams.pending(name)) < stream.capacity
         self.trained[name] += [(group.id, self.step) for group in groups]
         counters = self.streams.counters()[name]
         assert counters["lag_max"] <= stream.max_lag
