@@ -1,0 +1,135 @@
+"""The report's chapters of figures, in the order of the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from megatron_seirenes.observe.report.figures import (
+    Panel,
+    draw_against,
+    draw_delta,
+    draw_evaluation,
+    draw_evictions,
+    draw_time,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Figures under one heading; `anchor` is the heading's id in the page."""
+
+    anchor: str
+    title: str
+    panels: tuple[Panel, ...]
+
+
+CHAPTERS: tuple[Chapter, ...] = (
+    Chapter(
+        "success",
+        "Success",
+        (
+            Panel("Success, clean and hinted", ("success/clean", "success/hinted"), unit="fraction"),
+            Panel(
+                "What hints take away",
+                note="Clean minus hinted success (attack/delta); above the dotted line an attack counts as strong.",
+                draw=draw_delta,
+            ),
+            Panel(
+                "Success against tokens",
+                note="The same success against tokens generated since the start.",
+                draw=draw_against("tokens/generated", 1e6, "million generated tokens"),
+            ),
+            Panel(
+                "Success against time",
+                note="The same success against wall-clock hours since the start.",
+                draw=draw_against("time/step", 3600, "hours"),
+            ),
+        ),
+    ),
+    Chapter(
+        "evaluation",
+        "Evaluation",
+        (
+            Panel(
+                "Benchmarks during training",
+                note="Mean over questions of the share of correct samples; 95 % intervals where measured.",
+                draw=draw_evaluation,
+            ),
+        ),
+    ),
+    Chapter(
+        "stability",
+        "Stability",
+        (
+            Panel("Gradient norm", ("grad_norm/{s}",), unit="norm"),
+            Panel("KL of the update", ("ppo_kl/{s}",), unit="nats"),
+            Panel("Clip fraction", ("clip_fraction/{s}",), unit="fraction"),
+            Panel("Entropy", ("entropy/{s}",), unit="nats"),
+            Panel("KL to the reference", ("reference_kl/{s}",), unit="nats"),
+            Panel("Loss", ("loss/{s}",), unit="loss"),
+        ),
+    ),
+    Chapter(
+        "streams",
+        "Streams",
+        (
+            Panel("Waiting in the queues", ("streams/{s}/pending",), unit="stream units"),
+            Panel("Optimizer steps", ("streams/{s}/updates_total",), unit="updates since the start"),
+            Panel("Lag of what was trained", ("streams/{s}/lag_max", "streams/{s}/policy_lag_max"), unit="updates"),
+            Panel(
+                "Evicted",
+                note="Groups dropped from a queue since the start, because they were stale or because it was full.",
+                draw=draw_evictions,
+            ),
+            Panel("Without signal", ("streams/{s}/zero_advantage",), unit="stream units"),
+        ),
+    ),
+    Chapter(
+        "attack",
+        "Attack",
+        (
+            Panel("Different hints", ("hints/distinct_fraction", "hints/refused_fraction"), unit="fraction"),
+            Panel("Entropy of the hint texts", ("hints/entropy",), unit="nats"),
+        ),
+    ),
+    Chapter(
+        "mastery",
+        "Mastery",
+        (
+            Panel("Retired questions", ("mastery/retired",), unit="questions"),
+            Panel("Questions still asked", ("mastery/live_fraction",), unit="fraction"),
+        ),
+    ),
+    Chapter(
+        "lengths",
+        "Lengths and judging",
+        (
+            Panel("Mean length", ("length/{stage}/mean",), unit="tokens"),
+            Panel("Longest", ("length/{stage}/max",), unit="tokens"),
+            Panel("Cut by the limit", ("truncated/{stage}",), unit="fraction"),
+            Panel("Without an answer, or out of time", ("verifier/no_answer", "verifier/timeouts"), unit="responses"),
+        ),
+    ),
+    Chapter(
+        "mismatch",
+        "Engine against actor",
+        (
+            Panel(
+                "Difference of log-probabilities",
+                ("mismatch/logprob_abs_mean", "mismatch/logprob_abs_max"),
+                unit="nats",
+                log=True,
+            ),
+            Panel("Ratio of probabilities", ("mismatch/prob_ratio",), unit="ratio"),
+        ),
+    ),
+    Chapter(
+        "time",
+        "Where the time went",
+        (
+            Panel("Hours by part", note="The whole run; `other` is what no part accounts for.", draw=draw_time),
+            Panel("Seconds a step", ("time/step", "time/rollout", "time/train"), unit="seconds"),
+            Panel("Throughput", ("throughput/generated", "throughput/trained"), unit="tokens/s/device"),
+        ),
+    ),
+)
