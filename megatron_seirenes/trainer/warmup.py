@@ -70,7 +70,7 @@ def encode_records(records: Sequence[Record], assets: PolicyAssets, source: str)
     sequences = []
     for row, record in enumerate(records, start=1):
         prompt = assets.chat.encode(record.messages)
-        response = (*assets.chat.encode_text(record.response), stop)
+        response = (*assets.tokenizer(record.response, add_special_tokens=False)["input_ids"], stop)
         if len(prompt) + len(response) > assets.architecture.max_positions:
             raise DataError(
                 f"{source}: row {row}: {len(prompt)} prompt and {len(response)} response tokens; "
