@@ -133,7 +133,8 @@ def main() -> None:
     arguments = parser.parse_args()
     model = make_model(find_gguf(), arguments.out, getattr(torch, arguments.dtype))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{arguments.out}: {parameters / 1e6:.1f}M parameters, {arguments.dtype}, {model.config.num_hidden_layers} layers")
+    layers = model.config.num_hidden_layers
+    print(f"{arguments.out}: {parameters / 1e6:.1f}M parameters, {arguments.dtype}, {layers} layers")
 
 
 if __name__ == "__main__":

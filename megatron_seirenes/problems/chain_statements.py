@@ -131,8 +131,8 @@ def boxed(value: int) -> str:
 def mistaken(rng: Random, value: int, step: ChainStep) -> int:
     """A wrong value after `step`: one off, or what another operation would have given."""
     right = step.apply(value)
-    others = [replace(step, operation=operation).apply(value) for operation in OPERATIONS if operation != step.operation]
-    candidates = [(right + 1) % MODULUS, (right - 1) % MODULUS, *others]
+    confused = [replace(step, operation=other).apply(value) for other in OPERATIONS if other != step.operation]
+    candidates = [(right + 1) % MODULUS, (right - 1) % MODULUS, *confused]
     return rng.choice([candidate for candidate in candidates if candidate != right])
 
 

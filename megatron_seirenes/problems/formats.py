@@ -10,15 +10,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from megatron_seirenes.problems.gold import after_marker, last_boxed, letter, lettered, number, without_dollars, without_wrapping
+from megatron_seirenes.problems.gold import (
+    after_marker,
+    last_boxed,
+    letter,
+    lettered,
+    number,
+    without_dollars,
+    without_wrapping,
+)
 
 Row = Mapping[str, Any]
 Field = Callable[[Row], Any]
 
 # The instruction that DAPO-Math and its AIME file put around each question; it asks for an answer outside a box.
 DAPO_WRAPPING = (
-    "Solve the following math problem step by step. The last line of your response should be of the form Answer: $Answer "
-    "(without quotes) where $Answer is the answer to the problem.\n\n",
+    "Solve the following math problem step by step. The last line of your response should be of the form "
+    "Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n",
     '\n\nRemember to put your answer on its own line after "Answer:".',
 )
 

@@ -17,7 +17,7 @@ def after_marker(text: str, marker: str = "####") -> str:
 
 
 def last_boxed(text: str) -> str:
-    r"""The content of the last `\boxed{…}`, braces balanced. Raises ValueError when there is none or it never closes."""
+    r"""The content of the last `\boxed{…}`, braces balanced. Raises ValueError without one that closes."""
     start = text.rfind("\\boxed{")
     if start < 0:
         raise ValueError("no \\boxed{} in the solution")

@@ -36,7 +36,7 @@ _FAULTS_SHOWN = 5
 def read_problems(source: ProblemSource, bad_rows: BadRows = "error") -> list[Problem]:
     """The problems of one source, in file order (the first `count` good ones, when given). Raises DataError."""
     if (source.path is None) == (source.task is None):
-        raise DataError(f"a problem source needs either `path` or `task`; path is {source.path!r}, task {source.task!r}")
+        raise DataError(f"a problem source needs `path` or `task`; path is {source.path!r}, task {source.task!r}")
     if source.task is not None:
         if source.count is None:
             raise DataError(f"task {source.task}: `count` is missing; a procedural task has no end")

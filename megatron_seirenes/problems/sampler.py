@@ -105,11 +105,11 @@ class ProblemSampler:
         """Goes on from a saved state. Raises DataError when it was saved over another pool or seed."""
         if state["pool"] != self._pool_digest():
             raise DataError(
-                f"the snapshot's sampler was saved over other problems than the {len(self._problems)} of problems.train; "
-                "resume with the same problems, or start a new run"
+                "the snapshot's sampler was saved over other problems than the "
+                f"{len(self._problems)} of problems.train; resume with the same problems, or start a new run"
             )
         if state["seed"] != self._seed:
-            raise DataError(f"the snapshot's sampler has seed {state['seed']}, this run {self._seed}; run.seed must agree")
+            raise DataError(f"the snapshot's sampler has seed {state['seed']}, this run's {self._seed}; set run.seed")
         self._epoch = int(state["epoch"])
         self._queue = list(state["queue"])
         self._streaks = {problem_id: int(streak) for problem_id, streak in state["streaks"].items()}

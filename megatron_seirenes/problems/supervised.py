@@ -28,14 +28,14 @@ def read_records(path: str | Path) -> list[Record]:
     path = Path(path)
     try:
         with path.open(encoding="utf-8-sig") as file:
-            records = [_record(line, f"{path}, row {number}") for number, line in enumerate(file, start=1) if line.strip()]
+            rows = [(number, line) for number, line in enumerate(file, start=1) if line.strip()]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file of warm-up records") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    if not records:
+    if not rows:
         raise DataError(f"{path}: holds no warm-up records")
-    return records
+    return [_record(line, f"{path}, row {number}") for number, line in rows]
 
 
 def _record(line: str, where: str) -> Record:

@@ -116,7 +116,7 @@ class Demonstrator:
         return _record(self._reasoner, chain, hint.text, words)
 
     def _following(self, rng: Random, chain: Chain, hint: Hint) -> list[str]:
-        """Work that believes the hint: a claim is boxed whatever the work says, told steps are copied and gone on from."""
+        """Work that believes the hint: a claim is boxed whatever the work says, told steps are copied and continued."""
         if hint.kind == "claim":
             if rng.random() < self._mixture.claim_boxed_directly:
                 return [boxed(hint.believed_value)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from transformers import PreTrainedTokenizerBase
 
@@ -41,7 +42,8 @@ class ChatFormat:
             disarmed, tokenize=False, add_generation_prompt=add_generation_prompt
         )
         pieces = [piece for piece in str(rendered).split(cut) if piece]
-        return tuple(token for piece in pieces for token in self._tokenizer(piece, add_special_tokens=False)["input_ids"])
+        encoded = [self._tokenizer(piece, add_special_tokens=False)["input_ids"] for piece in pieces]
+        return tuple(chain.from_iterable(encoded))
 
     def render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """The conversation as text, for people; never tokenise it, `encode` does."""

@@ -19,10 +19,11 @@ from megatron_seirenes.records import Problem
 
 Gate = Callable[[str, Problem], str | None]
 
+_ODD_CATEGORIES = {"Cc", "Cn", "Co", "Cs"}  # control, unassigned, private use, surrogate
 _CONTROL_MARKER = re.compile(r"<\|[^<>|\n]{1,40}\|>|</?s>|\[/?INST\]|</?think>|</?tool_call>")
 _ROLE_LINE = re.compile(r"^\W{0,4}(system|user|assistant|human)\W{0,4}:", re.IGNORECASE | re.MULTILINE)
 _BOXED = re.compile(r"\\f?boxed\b")
-_REPEATED = re.compile(r"(.{1,40}?)\1{15,}", re.DOTALL)
+_REPEATED = re.compile(r"(\S.{1,39}?)\1{15,}", re.DOTALL)
 
 
 def chain_statements(text: str, problem: Problem) -> str | None:
@@ -39,13 +40,13 @@ def plain_text(text: str, problem: Problem) -> str | None:
 
     Refuses an empty text; control, private-use and unassigned characters (line breaks and tabs are fine); spelled chat
     control tokens; lines that open a turn, such as `system:`; `\boxed`, which would hand the reader a ready-made
-    final answer in the judge's own format; and a passage repeated sixteen times in a row.
+    final answer in the judge's own format; and a passage of 2 to 40 characters sixteen times in a row.
     """
     if not text.strip():
         return "empty"
-    odd = next((char for char in text if unicodedata.category(char) in {"Cc", "Co", "Cn", "Cs"} and char not in "\n\r\t"), None)
-    if odd is not None:
-        return f"character U+{ord(odd):04X}"
+    odd = [char for char in text if unicodedata.category(char) in _ODD_CATEGORIES and char not in "\n\r\t"]
+    if odd:
+        return f"character U+{ord(odd[0]):04X}"
     if _CONTROL_MARKER.search(text):
         return "chat control token"
     if _ROLE_LINE.search(text):

@@ -100,6 +100,8 @@ def _template_faults(key: str, text: Any, needed: set[str], optional: bool) -> l
     if not isinstance(text, str) or not text.strip():
         return [f"{key}: {text!r}; text expected"]
     seen = set(_PLACEHOLDER.findall(text)) | set(_LONE_WORD.findall(text))
-    faults = [f"{key}: placeholder {{{name}}} is missing" for name in sorted(needed - seen)]
     allowed = ", ".join(f"{{{name}}}" for name in sorted(needed)) or "none"
-    return faults + [f"{key}: placeholder {{{name}}} cannot be used here; allowed: {allowed}" for name in sorted(seen - needed)]
+    missing = [f"{key}: placeholder {{{name}}} is missing" for name in sorted(needed - seen)]
+    return missing + [
+        f"{key}: placeholder {{{name}}} cannot be used here; allowed: {allowed}" for name in sorted(seen - needed)
+    ]

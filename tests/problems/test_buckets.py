@@ -18,7 +18,8 @@ def test_buckets_are_equal_intervals_of_the_pass_rate():
 def test_a_sample_is_as_even_as_the_buckets_allow(successes, data):
     count = data.draw(st.integers(0, len(successes)))
     chosen = balanced_sample(successes, 8, 4, count, seed=0)
-    assert len(chosen) == len(set(chosen)) == count and set(chosen) <= set(successes)
+    assert len(chosen) == len(set(chosen)) == count
+    assert set(chosen) <= set(successes)
     available = Counter(difficulty_bucket(value, 8, 4) for value in successes.values())
     given_ = Counter(difficulty_bucket(successes[problem_id], 8, 4) for problem_id in chosen)
     most = max(given_.values(), default=0)

@@ -45,7 +45,8 @@ def test_last_boxed_agrees_with_counting_braces(inner):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(145.0, "145"), (0.5, "0.5"), (7, "7"), ("025", "25"), ("-03", "-3"), ("0", "0"), ("p - q", "p - q")]
+    ("value", "text"),
+    [(145.0, "145"), (0.5, "0.5"), (7, "7"), ("025", "25"), ("-03", "-3"), ("0", "0"), ("p - q", "p - q")],
 )
 def test_number(value, text):
     assert number(value) == text

@@ -34,7 +34,9 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("file", "form", "count", "position", "id_", "end", "answer"), FILES, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("file", "form", "count", "position", "id_", "end", "answer"), FILES, ids=lambda value: str(value)
+)
 def test_row_counts_and_golden_rows(file, form, count, position, id_, end, answer):
     problems = read_problems(ProblemSource(path=str(DATA / file), format=form))
     assert len({problem.id for problem in problems}) == count

@@ -13,7 +13,9 @@ from megatron_seirenes.problems.readers import read_all, read_problems
 
 
 def jsonl(path: Path, *rows: object) -> str:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -24,7 +26,9 @@ def refusal(source: ProblemSource, bad_rows: str = "error") -> str:
 
 
 def test_declared_columns(tmp_path):
-    path = jsonl(tmp_path / "mine.jsonl", {"q": " 1 + 1 ? ", "a": 2, "key": "x"}, {"q": "2 / 4 ?", "a": 0.5, "key": "y"})
+    path = jsonl(
+        tmp_path / "mine.jsonl", {"q": " 1 + 1 ? ", "a": 2, "key": "x"}, {"q": "2 / 4 ?", "a": 0.5, "key": "y"}
+    )
     source = ProblemSource(path=path, columns={"id": "key", "question": "q", "answer": "a"})
     first, second = read_problems(source)
     assert (first.id, first.question, first.answer, first.source) == ("mine/x", "1 + 1 ?", "2", "mine")
@@ -42,7 +46,9 @@ def test_the_three_containers_agree(tmp_path):
     (tmp_path / "p.csv").write_text("\ufeffquestion,answer\n" + quoted, encoding="utf-8")
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "p.parquet", row_group_size=2)
     jsonl(tmp_path / "p.jsonl", *rows)
-    read = [read_problems(ProblemSource(path=str(tmp_path / f"p{suffix}"))) for suffix in (".jsonl", ".csv", ".parquet")]
+    read = [
+        read_problems(ProblemSource(path=str(tmp_path / f"p{suffix}"))) for suffix in (".jsonl", ".csv", ".parquet")
+    ]
     assert read[0] == read[1] == read[2]
     assert len(read[0]) == 5
 
@@ -61,15 +67,17 @@ def test_what_a_user_may_get_wrong(tmp_path):
     (tmp_path / "latin.jsonl").write_bytes(b'{"question": "\xe9", "answer": "1"}')
     assert "missing.jsonl: no such file" in refusal(ProblemSource(path=str(tmp_path / "missing.jsonl")))
     assert "empty.jsonl: holds no problems" in refusal(ProblemSource(path=str(tmp_path / "empty.jsonl")))
-    assert "unknown file type '.txt'; known: .jsonl, .csv, .parquet" in refusal(ProblemSource(path=str(tmp_path / "p.txt")))
+    assert "unknown file type '.txt'; known: .jsonl, .csv, .parquet" in refusal(
+        ProblemSource(path=str(tmp_path / "p.txt"))
+    )
     assert "p.parquet: cannot be read" in refusal(ProblemSource(path=str(tmp_path / "p.parquet")))
     assert "latin.jsonl: cannot be read" in refusal(ProblemSource(path=str(tmp_path / "latin.jsonl")))
     assert f"{tmp_path}: unknown file type" in refusal(ProblemSource(path=str(tmp_path)))
     assert "unknown format 'gsm'; known: plain, gsm8k" in refusal(ProblemSource(path=path, format="gsm"))
     assert "not both" in refusal(ProblemSource(path=path, format="gsm8k", columns={"question": "q"}))
     assert "unknown columns gold; allowed" in refusal(ProblemSource(path=path, columns={"gold": "a"}))
-    assert "`path` or `task`" in refusal(ProblemSource())
-    assert "`path` or `task`" in refusal(ProblemSource(path=path, task="chain_arithmetic"))
+    assert "needs `path` or `task`" in refusal(ProblemSource())
+    assert "needs `path` or `task`" in refusal(ProblemSource(path=path, task="chain_arithmetic"))
     assert "`count` is missing" in refusal(ProblemSource(task="chain_arithmetic"))
     assert "held_out" in refusal(ProblemSource(path=path, split="held_out"))
 
@@ -101,7 +109,8 @@ def test_bad_rows_can_be_skipped_and_are_counted(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         problems = read_problems(ProblemSource(path=path), "skip")
     assert [problem.id for problem in problems] == [f"p/{len(rows) + 1}"]
-    assert f"{len(rows)} bad rows skipped" in caplog.text and "and 4 more" in caplog.text
+    assert f"{len(rows)} bad rows skipped" in caplog.text
+    assert "and 4 more" in caplog.text
     jsonl(tmp_path / "p.jsonl", *rows)
     assert "holds no usable problems" in refusal(ProblemSource(path=path), "skip")
 
@@ -115,7 +124,9 @@ def test_equal_ids_are_named(tmp_path):
 def test_several_sources(tmp_path):
     path = jsonl(tmp_path / "p.jsonl", {"question": "q", "answer": "1"})
     task = ProblemSource(task="chain_arithmetic", count=3, split="held_out", seed=2)
-    assert [problem.source for problem in read_all([ProblemSource(path=path), task])] == ["p"] + 3 * ["chain_arithmetic"]
+    assert [problem.source for problem in read_all([ProblemSource(path=path), task])] == ["p"] + 3 * [
+        "chain_arithmetic"
+    ]
     with pytest.raises(DataError, match=r"p\.jsonl: problem id p/1 was already read"):
         read_all([ProblemSource(path=path), ProblemSource(path=path)])
 
@@ -141,4 +152,6 @@ def test_verl_rows_lose_their_wrapping_and_repetition(tmp_path):
     jsonl(tmp_path / "v.jsonl", verl_row("What?", 1), verl_row("What?", 1, gold="4"))
     assert "row 2: id v/1 was already used in row 1" in refusal(ProblemSource(path=path, format="verl"))
     jsonl(tmp_path / "v.jsonl", {"prompt": [{"role": "system", "content": "x"}], "reward_model": {"ground_truth": "1"}})
-    assert "row 1: not in format verl: the prompt has no user message" in refusal(ProblemSource(path=path, format="verl"))
+    assert "row 1: not in format verl: the prompt has no user message" in refusal(
+        ProblemSource(path=path, format="verl")
+    )

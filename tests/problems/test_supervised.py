@@ -38,7 +38,8 @@ def test_a_bad_row_is_named(tmp_path, row, seen):
     path = write(tmp_path / "r.jsonl", {"prompt": "p", "response": "r"}, row)
     with pytest.raises(DataError) as caught:
         read_records(path)
-    assert f"{path}, row 2: " in str(caught.value) and seen in str(caught.value)
+    assert f"{path}, row 2: " in str(caught.value)
+    assert seen in str(caught.value)
 
 
 def test_missing_and_empty_files(tmp_path):
