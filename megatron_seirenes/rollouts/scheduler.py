@@ -67,7 +67,8 @@ class RolloutScheduler:
     """Collects bundles. `engines` are keyed by policy name, `roles` by role name.
 
     `decode` turns token ids into text without special tokens. `should_stop` is read between engine steps; ranks that
-    share a replica must give it the same answer at the same step.
+    share a replica must give it the same answer at the same step. `judge_wait_seconds` is how long the last collection
+    waited for verdicts after generation had ended, by the injected clock (0 without one).
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class RolloutScheduler:
         self.on_span = on_span
         self.on_progress = on_progress
         self.should_stop = should_stop
+        self.judge_wait_seconds = 0.0
 
     def collect(self, problems: Sequence[Problem], step: int, live: Sequence[Stage]) -> list[Bundle]:
         """One bundle a problem, in the order of `problems`, with the stages of `live` and all verdicts.
@@ -187,7 +189,11 @@ class _Collection:
         self.owner.judge.drain()
 
     def bundles(self) -> list[Bundle]:
+        """Waits for the last verdicts and puts every rollout where it belongs."""
+        before = self._now()
         self.verdicts.update(self.owner.judge.drain())
+        after = self._now()
+        self.owner.judge_wait_seconds = 0.0 if before is None or after is None else after - before
         self._report()
         step, stages = self.drawing.step, tuple(self.stages)
         return [

@@ -1,0 +1,94 @@
+"""From our configuration to vLLM's engine arguments: a pure function, so that it can be read and tested without vLLM.
+
+Only names that vLLM 0.32's `EngineArgs` and `SamplingParams` know occur here. Refused: a sequence that does not fit the
+model's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from megatron_seirenes.architecture import Architecture
+from megatron_seirenes.config.schema import Config
+from megatron_seirenes.errors import UsageError
+from megatron_seirenes.records import Sampling
+
+MAX_DEFAULT_KV_CACHE_BYTES = 1 << 30
+BYTES_PER_VALUE = {"bfloat16": 2, "float32": 4}
+CPU_BLOCK_TOKENS = 128
+"""Tokens of one KV cache block on a CPU; a sequence takes whole blocks."""
+
+
+def engine_arguments(
+    folder: str | Path, config: Config, architecture: Architecture, *, on_cuda: bool, max_length: int
+) -> dict[str, Any]:
+    """The keyword arguments of `vllm.EngineArgs`. `max_length` counts prompt and response tokens of one sequence.
+
+    Raises UsageError when `max_length` exceeds the model's context.
+    """
+    if max_length > architecture.max_positions:
+        raise UsageError(
+            f"sequences of {max_length} tokens were asked for; the model in {folder} has a context of "
+            f"{architecture.max_positions}"
+        )
+    rollout = config.rollout
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "trust_remote_code": config.model.trust_remote_code,
+        "dtype": config.model.dtype,
+        "seed": config.run.seed,
+        "tensor_parallel_size": rollout.tensor,
+        "distributed_executor_backend": "external_launcher",
+        "max_model_len": max_length,
+        "max_num_seqs": rollout.max_sequences,
+        "max_num_batched_tokens": rollout.max_batched_tokens,
+        "enable_prefix_caching": rollout.prefix_caching,
+        "async_scheduling": False,
+        "logprobs_mode": "processed_logprobs",
+        "disable_log_stats": True,
+    }
+    return arguments | (_on_cuda(config) if on_cuda else _on_cpu(config, architecture, max_length))
+
+
+def _on_cuda(config: Config) -> dict[str, Any]:
+    return {
+        "gpu_memory_utilization": config.rollout.memory_fraction,
+        "kv_cache_memory_bytes": config.rollout.kv_cache_bytes,
+        "enforce_eager": not config.rollout.cuda_graphs,
+        "enable_sleep_mode": True,
+    }
+
+
+def _on_cpu(config: Config, architecture: Architecture, max_length: int) -> dict[str, Any]:
+    size = config.rollout.kv_cache_bytes or default_kv_cache_bytes(config, architecture, max_length)
+    return {"kv_cache_memory_bytes": size, "enforce_eager": True}
+
+
+def default_kv_cache_bytes(config: Config, architecture: Architecture, max_length: int) -> int:
+    """Bytes of KV cache on a CPU: room for every sequence at full length, at most 1 GiB, at least two sequences."""
+    kv_heads = max(1, architecture.kv_heads // config.rollout.tensor)
+    per_token = 2 * architecture.layers * kv_heads * architecture.head_dim * BYTES_PER_VALUE[config.model.dtype]
+    per_sequence = per_token * CPU_BLOCK_TOKENS * -(-max_length // CPU_BLOCK_TOKENS)
+    return max(2 * per_sequence, min(config.rollout.max_sequences * per_sequence, MAX_DEFAULT_KV_CACHE_BYTES))
+
+
+def sampling_arguments(sampling: Sampling, seed: int, stop_ids: Sequence[int]) -> dict[str, Any]:
+    """The keyword arguments of `vllm.SamplingParams`, without the output kind.
+
+    `stop_ids` alone end a response: vLLM's own end-of-sequence token, of which it may know one more or one fewer than
+    the model's generation config, is ignored. `logprobs: 0` asks for the log-probability of the drawn token only.
+    """
+    return {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": seed,
+        "stop_token_ids": list(stop_ids),
+        "ignore_eos": True,
+        "logprobs": 0,
+        "detokenize": False,
+    }
