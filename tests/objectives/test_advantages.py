@@ -49,5 +49,5 @@ def test_tensor_form_equals_plain_form(samples, data, kind):
 
 def test_equal_rewards_leave_no_rounding_residue():
     assert group_advantages([0.1] * 3) == (0.0, 0.0, 0.0)
-    assert batched_group_advantages(torch.full((2, 3), 0.1)).tolist() == [[0.0] * 3] * 2
+    assert batched_group_advantages(torch.full((2, 7), 0.7)).tolist() == [[0.0] * 7] * 2
     assert batched_group_advantages(torch.ones(4, 1)).tolist() == [[0.0]] * 4
