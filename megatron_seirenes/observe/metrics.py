@@ -1,10 +1,9 @@
 """The one place that says which metrics exist, in what unit, and what they mean.
 
 A metric key is slash-separated; a part in braces stands for a name: `{s}` a stream of the game, `{stage}` one of its
-stages, `{benchmark}` a benchmark of the configuration, `{policy}` a policy, `{k}` a number of samples.
-`docs/metrics.md` is printed from this table (`python -m megatron_seirenes.observe.metrics > docs/metrics.md`) and a
-test holds the two together. What it refuses: a row with a key that stands in no entry, or with a value that is not a
-number or null.
+stages, `{benchmark}` a benchmark of the configuration, `{k}` a number of samples. `docs/metrics.md` is printed from
+this table (`python -m megatron_seirenes.observe.metrics > docs/metrics.md`) and a test holds the two together. What it
+refuses: a row with a key that stands in no entry, or with a value that is not a number or null.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ SECTIONS: tuple[Section, ...] = (
         Metric("step", "steps", "total", "The collection step that the row describes, counted from 1."),
         Metric("policy_version", "updates", "total",
                "Version of the only policy: optimizer steps since the run began."),
-        Metric("policy_version/{policy}", "updates", "total", "Version of one policy, when a game has several."),
         Metric("metrics/nonfinite", "values", "count",
                "Values of this row that were NaN or infinite; they are written as null."),
     )),
@@ -104,7 +102,6 @@ SECTIONS: tuple[Section, ...] = (
         Metric("advantage/{s}/mean", "advantage", "gauge", "Mean advantage over the flush's sequences."),
         Metric("advantage/{s}/std", "advantage", "gauge",
                "Standard deviation of the advantage over the flush's sequences."),
-        Metric("learning_rate", "rate", "gauge", "Learning rate of the step's last update."),
     )),
     Section("Engine against actor", (
         Metric("mismatch/logprob_abs_mean", "nats", "gauge",
@@ -129,10 +126,12 @@ SECTIONS: tuple[Section, ...] = (
         Metric("verifier/seconds", "CPU seconds", "duration", "CPU time of all verdicts together, over all workers."),
     )),
     Section("Time and tokens", (
-        Metric("time/rollout", "seconds", "duration", "Generating; judging goes on meanwhile."),
-        Metric("time/judge_wait", "seconds", "duration", "Waiting for verdicts after generation had ended."),
-        Metric("time/logprobs", "seconds", "duration", "Recomputing log-probabilities in the actor before any update."),
-        Metric("time/train", "seconds", "duration", "Forward, backward and optimizer steps."),
+        Metric("time/rollout", "seconds", "duration",
+               "Collecting: generating, judging meanwhile, and time/judge_wait."),
+        Metric("time/judge_wait", "seconds", "duration",
+               "The part of time/rollout after generation had ended, waiting for verdicts."),
+        Metric("time/train", "seconds", "duration",
+               "Updates, and the log-probabilities recomputed before the first of them."),
         Metric("time/sync", "seconds", "duration", "Moving weights into the engine."),
         Metric("time/snapshot", "seconds", "duration", "Writing a snapshot."),
         Metric("time/evaluation", "seconds", "duration", "Evaluating during training."),
@@ -152,9 +151,6 @@ SECTIONS: tuple[Section, ...] = (
         Metric("evaluation/{benchmark}/pass@{k}", "fraction", "gauge", "Questions with at least one correct sample."),
         Metric("evaluation/{benchmark}/maj@{k}", "fraction", "gauge",
                "Questions whose most frequent answer is correct."),
-        Metric("evaluation/{benchmark}/questions", "questions", "count", "Questions asked."),
-        Metric("evaluation/{benchmark}/truncated", "fraction", "gauge", "Answers cut by the token limit."),
-        Metric("evaluation/{benchmark}/length_mean", "tokens", "gauge", "Mean answer length."),
     )),
 )
 # fmt: on
@@ -241,9 +237,8 @@ def markdown() -> str:
         "`metrics.jsonl` holds one JSON object a collection step, with these keys; TensorBoard and Weights & Biases",
         "show the same numbers under the same names. A value is null where there was nothing to measure: a stage that",
         "did not run, a stream that was not flushed, a KL without a reference.", "",
-        "`{s}` is a stream of the game, `{stage}` one of its stages, `{benchmark}` a benchmark, `{policy}` a policy,",
-        "`{k}` a number of samples. A stream unit is a group of rollouts that share a prompt; for the adversary it is",
-        "one hint.", "",
+        "`{s}` is a stream of the game, `{stage}` one of its stages, `{benchmark}` a benchmark, `{k}` a number of",
+        "samples. A stream unit is a group of rollouts that share a prompt; for the adversary it is one hint.", "",
         *(f"* *{kind}*: {meaning}" for kind, meaning in KINDS.items()), "",
         "This page is printed from `megatron_seirenes/observe/metrics.py` by",
         "`python -m megatron_seirenes.observe.metrics > docs/metrics.md`.",

@@ -29,7 +29,7 @@ def test_the_page_is_printed_from_the_table() -> None:
 
 
 def test_patterns_are_unique_and_unambiguous() -> None:
-    names = {"s": "clean", "stage": "R1", "benchmark": "aime24", "policy": "shared", "k": "8"}
+    names = {"s": "clean", "stage": "R1", "benchmark": "aime24", "k": "8"}
     keys = [metric.pattern.format(**names) for metric in METRICS]
     assert len(set(keys)) == len(METRICS)
     assert [find(key) for key in keys] == list(METRICS)

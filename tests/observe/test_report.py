@@ -97,6 +97,13 @@ def test_figures_hold_the_numbers_of_the_run(one: Page) -> None:
     assert tokens["data"][0]["x"][1] == (10_001 + 10_002) / 1e6
 
 
+def test_time_is_split_into_parts_that_do_not_overlap(one: Page) -> None:
+    bars = next(figure for figure in one.figures if figure["data"][0]["type"] == "bar")
+    hours = {bar["name"]: bar["x"][0] for bar in bars["data"]}
+    each = {"rollout": 3.5, "judge_wait": 0.5, "train": 3.0, "sync": 0.1, "snapshot": 0.2, "other": 0.7}
+    assert hours == {part: pytest.approx(seconds * 40 / 3600) for part, seconds in each.items()}
+
+
 def test_a_torn_last_line_is_left_out(one: Page) -> None:
     assert "999" not in one.text
 

@@ -19,7 +19,7 @@ from megatron_seirenes.observe.report.data import Run, Series, label
 
 COLOURS = ("#3b7dd8", "#d9730d", "#2a9d60", "#9b5de5", "#d64550", "#1b98a6", "#a07628", "#7a8290")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-TIMES = ("rollout", "judge_wait", "logprobs", "train", "sync", "snapshot", "evaluation")
+TIMES = ("rollout", "judge_wait", "train", "sync", "snapshot", "evaluation")
 
 Draw = Callable[[Sequence[Run]], go.Figure]
 
@@ -107,10 +107,10 @@ def new_figure(x_title: str, y_title: str, log: bool = False) -> go.Figure:
     figure.update_layout(
         template=go.layout.Template(),
         margin={"l": 60, "r": 16, "t": 28, "b": 44},
-        height=320,
+        height=350,
         hovermode="x unified",
-        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0},
-        xaxis={"title": {"text": x_title}},
+        legend={"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
+        xaxis={"title": {"text": x_title, "standoff": 4}},
         yaxis={"title": {"text": y_title}, "type": "log" if log else "linear"},
     )
     if log:
@@ -230,7 +230,8 @@ def draw_time(runs: Sequence[Run]) -> go.Figure:
 
 
 def time_split(run: Run) -> Mapping[str, float]:
-    """Seconds of the whole run by part of a step; `other` is what no part accounts for."""
+    """Seconds of the whole run by part of a step; `other` is what no part accounts for. Parts do not overlap."""
     split = {part: sum(run.series(f"time/{part}").values) for part in TIMES}
+    split["rollout"] -= split["judge_wait"]
     other = sum(run.series("time/step").values) - sum(split.values())
     return {part: seconds for part, seconds in (split | {"other": max(other, 0.0)}).items() if seconds > 0}
