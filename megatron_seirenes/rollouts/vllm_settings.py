@@ -19,6 +19,10 @@ MAX_DEFAULT_KV_CACHE_BYTES = 1 << 30
 BYTES_PER_VALUE = {"bfloat16": 2, "float32": 4}
 CPU_BLOCK_TOKENS = 128
 """Tokens of one KV cache block on a CPU; a sequence takes whole blocks."""
+CPU_STEP_TOKENS = 2048
+"""Prompt tokens that one engine step may read on a CPU; it bounds the activations of that step."""
+
+CPU_BATCHED_TOKENS = 8_192
 
 
 def engine_arguments(
@@ -26,7 +30,7 @@ def engine_arguments(
 ) -> dict[str, Any]:
     """The keyword arguments of `vllm.EngineArgs`. `max_length` counts prompt and response tokens of one sequence.
 
-    Raises UsageError when `max_length` exceeds the model's context.
+    Raises UsageError when `max_length` exceeds the model's context, or one step on a CPU.
     """
     if max_length > architecture.max_positions:
         raise UsageError(
@@ -45,7 +49,6 @@ def engine_arguments(
         "distributed_executor_backend": "external_launcher",
         "max_model_len": max_length,
         "max_num_seqs": rollout.max_sequences,
-        "max_num_batched_tokens": rollout.max_batched_tokens,
         "enable_prefix_caching": rollout.prefix_caching,
         "async_scheduling": False,
         "logprobs_mode": "processed_logprobs",
@@ -58,14 +61,27 @@ def _on_cuda(config: Config) -> dict[str, Any]:
     return {
         "gpu_memory_utilization": config.rollout.memory_fraction,
         "kv_cache_memory_bytes": config.rollout.kv_cache_bytes,
+        "max_num_batched_tokens": config.rollout.max_batched_tokens,
         "enforce_eager": not config.rollout.cuda_graphs,
         "enable_sleep_mode": True,
     }
 
 
 def _on_cpu(config: Config, architecture: Architecture, max_length: int) -> dict[str, Any]:
-    size = config.rollout.kv_cache_bytes or default_kv_cache_bytes(config, architecture, max_length)
-    return {"kv_cache_memory_bytes": size, "enforce_eager": True}
+    """No prompt is cut in chunks: vLLM 0.32 fails on a CPU when a request with a seed of its own is prefilled in parts
+    ("CPU Generator does not use offset"). So a step must have room for the longest sequence."""
+    rollout = config.rollout
+    if rollout.max_batched_tokens is not None and rollout.max_batched_tokens < max_length:
+        raise UsageError(
+            f"rollout.max_batched_tokens is {rollout.max_batched_tokens}; on a CPU it must hold a whole sequence, "
+            f"{max_length} tokens"
+        )
+    return {
+        "kv_cache_memory_bytes": rollout.kv_cache_bytes or default_kv_cache_bytes(config, architecture, max_length),
+        "max_num_batched_tokens": rollout.max_batched_tokens or max(max_length, CPU_STEP_TOKENS),
+        "enable_chunked_prefill": False,
+        "enforce_eager": True,
+    }
 
 
 def default_kv_cache_bytes(config: Config, architecture: Architecture, max_length: int) -> int:

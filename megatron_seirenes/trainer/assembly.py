@@ -76,6 +76,7 @@ def build_run_game(config: Config) -> Game:
         streams={name: StreamOverrides(**settings.model_dump()) for name, settings in config.streams.items()},
         rules=CreditRules(
             advantage_epsilon=config.objective.advantage_epsilon,
+            advantage=config.objective.advantage,
             gate_penalties={name: role.gate_penalty for name, role in config.roles.items()},
             mastery=config.problems.mastery.criterion,
         ),

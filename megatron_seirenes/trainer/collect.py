@@ -30,8 +30,8 @@ class Scores:
 
 
 def rollouts_of(bundles: Iterable[Bundle]) -> list[Rollout]:
-    """Every rollout that holds tokens, in a fixed order."""
-    return [rollout for bundle in bundles for stage in bundle.rollouts.values() for rollout in stage if rollout.response_ids]
+    """Every rollout, in a fixed order."""
+    return [rollout for bundle in bundles for stage in bundle.rollouts.values() for rollout in stage]
 
 
 def score(actor: Actor, rollouts: Sequence[Rollout], reference_needed: bool) -> Scores:
