@@ -199,6 +199,17 @@ class ProblemsSection(Section):
     mastery: MasterySection = MasterySection()
 
 
+class EqualitySection(Section):
+    """What is arguable about an answer being the gold; `docs/judge.md` explains each option."""
+
+    percent: Literal["value", "unit"] = "value"
+    units: Literal["optional", "required"] = "optional"
+    unsimplified: Literal["refuse", "accept"] = "refuse"
+    letter_case: Literal["strict", "ignore"] = "strict"
+    decimal_digits: PositiveInt = 6
+    relative_tolerance: NonNegative = 0.0
+
+
 class VerifierSection(Section):
     """`cpu_seconds` is the limit of CPU time on one input, `memory_mb` of one worker's address space."""
 
@@ -206,6 +217,7 @@ class VerifierSection(Section):
     cpu_seconds: Positive = 5.0
     memory_mb: PositiveInt = 2_048
     extraction: Literal["boxed", "final_number", "choice"] = "boxed"
+    equality: EqualitySection = EqualitySection()
 
 
 class SnapshotSection(Section):

@@ -1,25 +1,64 @@
-"""The whole decision on one (gold, answer) pair, cheapest means first. Runs inside a worker."""
+"""The whole decision on one (gold, answer) pair, cheapest means first. Runs inside a worker.
+
+Exact numerals; then our own reading of both sides, whose word is final; then, for mathematics outside our grammar that
+is cheap enough to be trusted to it, math-verify.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from megatron_seirenes.records import VerdictReason
 from megatron_seirenes.verifier.algebra import compare
+from megatron_seirenes.verifier.answers import Ordered, Several, Words, read_answer, readings
+from megatron_seirenes.verifier.comparison import same
+from megatron_seirenes.verifier.cost import TooCostly, check_algebra
 from megatron_seirenes.verifier.exact import decide_at_once
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What is arguable about equality, by name."""
+from megatron_seirenes.verifier.expression import Unreadable
+from megatron_seirenes.verifier.normalisation import normalise
+from megatron_seirenes.verifier.options import Options
+from megatron_seirenes.verifier.values import Undefined
 
 
 def decide(gold: str, answer: str, options: Options) -> VerdictReason:
     """The verdict on `answer`, total for every pair of strings."""
-    at_once = decide_at_once(gold, answer)
+    at_once = decide_at_once(gold, answer, options)
     if at_once is not None:
         return at_once
+    left, right = normalise(gold), normalise(answer)
+    if left == right and left:
+        return "match"
     try:
-        return compare(gold, answer)
-    except RecursionError:
+        return "match" if _same_reading(left, right, options) else "mismatch"
+    except Unreadable:
+        return _by_algebra(left, right)
+    except (TooCostly, Undefined, RecursionError):
         return "unparsable"
+
+
+def _same_reading(left: str, right: str, options: Options) -> bool:
+    """Whether both read the same. A gold that is a plain number lets a letter behind the answer be its unit."""
+    may_be_letter = not any(character.isalpha() for character in left)
+    gold, *gold_again = [read_answer(text) for text in readings(left)]
+    answer, *answer_again = [read_answer(text, may_be_letter) for text in readings(right)]
+    if gold_again and isinstance(answer, Several | Ordered):
+        gold = gold_again[0]
+    elif answer_again and isinstance(gold, Several | Ordered):
+        answer = answer_again[0]
+    return same(gold, answer, options)
+
+
+def _by_algebra(left: str, right: str) -> VerdictReason:
+    try:
+        for text in (left, right):
+            if _is_worded(text):
+                return "mismatch"
+            check_algebra(text)
+        return compare(left, right)
+    except (TooCostly, RecursionError):
+        return "unparsable"
+
+
+def _is_worded(text: str) -> bool:
+    try:
+        return isinstance(read_answer(text), Words)
+    except ValueError:
+        return False

@@ -10,8 +10,9 @@ import re
 from fractions import Fraction
 
 from megatron_seirenes.records import VerdictReason
+from megatron_seirenes.verifier.cost import LONGEST_ANSWER
+from megatron_seirenes.verifier.options import Options
 
-LONGEST_ANSWER = 4_000
 LONGEST_NUMBER = 200
 
 _INTEGER = re.compile(r"[+-]?\d+\Z", re.ASCII)
@@ -29,7 +30,7 @@ def plain_number(text: str) -> Fraction | None:
     return None
 
 
-def decide_at_once(gold: str, answer: str) -> VerdictReason | None:
+def decide_at_once(gold: str, answer: str, options: Options) -> VerdictReason | None:
     """`match`, `mismatch` or `unparsable` when that is certain without algebra, else None."""
     if gold == answer:
         return "match"
@@ -38,4 +39,6 @@ def decide_at_once(gold: str, answer: str) -> VerdictReason | None:
     left, right = plain_number(gold.strip()), plain_number(answer)
     if left is None or right is None:
         return None
-    return "match" if left == right else "mismatch"
+    if left == right:
+        return "match"
+    return None if options.relative_tolerance else "mismatch"

@@ -15,6 +15,7 @@ from megatron_seirenes.config.schema import VerifierSection
 from megatron_seirenes.records import Verdict, VerdictReason
 from megatron_seirenes.verifier.exact import decide_at_once
 from megatron_seirenes.verifier.extraction import POLICIES, choice_letter
+from megatron_seirenes.verifier.options import Options
 from megatron_seirenes.verifier.pool import WorkerPool
 
 QUEUE = 4_096
@@ -29,7 +30,8 @@ class PooledJudge:
     def __init__(self, settings: VerifierSection):
         self._extract = POLICIES[settings.extraction]
         self._by_letter = settings.extraction == "choice"
-        self._pool = WorkerPool(settings.workers, settings.cpu_seconds, settings.memory_mb, QUEUE, {})
+        self._pool = WorkerPool(settings.workers, settings.cpu_seconds, settings.memory_mb, QUEUE, settings.equality.model_dump())
+        self._options = Options(**settings.equality.model_dump())
         self._known: OrderedDict[_Pair, VerdictReason] = OrderedDict()
         self._asked: dict[int, _Pair] = {}
         self._waiting: dict[_Pair, list[str]] = {}
@@ -84,7 +86,7 @@ class PooledJudge:
     def _at_once(self, gold: str, answer: str) -> VerdictReason | None:
         if self._by_letter:
             return "match" if choice_letter(gold) == answer else "mismatch"
-        return decide_at_once(gold, answer)
+        return decide_at_once(gold, answer, self._options)
 
     def _ask(self, key: str, pair: _Pair) -> None:
         keys = self._waiting.setdefault(pair, [])

@@ -64,7 +64,8 @@ def main() -> None:
     confine(settings["memory_mb"])
     verdicts = private_output()
     try:
-        from megatron_seirenes.verifier.decision import Options, decide
+        from megatron_seirenes.verifier.decision import decide
+        from megatron_seirenes.verifier.options import Options
     except ImportError as error:
         verdicts.write(json.dumps({"error": str(error)}).encode("ascii") + b"\n")
         return
