@@ -1,12 +1,13 @@
 """Saves and loads model, optimizer and step count by Megatron-Core's distributed checkpointing.
 
-A checkpoint does not depend on the layout that wrote it, and loading it gives back the same bits. Three upstream
-faults are mended here, each for the length of a `with` block, after a check of the version:
+Loading in the layout that saved gives back the same bits. Four faults of the upstream code are mended here; where that
+takes a patch, it lasts for a `with` block and the version is checked first:
 
 * `DistributedOptimizer._set_main_param_and_optimizer_states` wants a `step` beside every loaded state of torch's AdamW,
   which the `fully_reshardable` format does not carry (KeyError);
 * `DistributedOptimizer.load_state_dict` gives all parameters one `step` tensor, to which torch's AdamW adds once a
   parameter: training goes on silently wrong;
+* a step of 0 is taken for none and not saved, and torch's AdamW cannot load a state without one (KeyError);
 * saving starts a manager process for a queue that only this process uses, and the process imports the main script anew.
 
 Refuses a folder that holds no complete checkpoint, and a Megatron-Core that the mends were not written for.
@@ -54,6 +55,7 @@ def load_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer:
         raise DataError(f"{folder}: cannot be loaded as a checkpoint of this actor: {error}") from error
     for name, module in zip(_model_names(modules), modules, strict=True):
         module.load_state_dict(state[name])
+    _restore_step_zero(state["optimizer"])
     with _step_beside_loaded_state():
         optimizer.megatron.load_state_dict(state["optimizer"])
     _own_steps(optimizer)
@@ -97,11 +99,22 @@ def _create_adam_state(inner: torch.optim.Optimizer) -> None:
             }
 
 
+def _restore_step_zero(state: Any) -> None:
+    """Puts back the common step of AdamW states that were saved before the first step."""
+    if not isinstance(state, dict):
+        return
+    if "param_groups" in state and "state" in state:
+        state["state"].setdefault("common_step", torch.tensor(0.0))
+        return
+    for part in state.values():
+        _restore_step_zero(part)
+
+
 def _own_steps(optimizer: ActorOptimizer) -> None:
-    """Every parameter its own `step` tensor; 0 where the checkpoint was written before the first step."""
+    """Every parameter its own `step` tensor."""
     for inner in _torch_optimizers(optimizer):
         for state in inner.state.values():
-            state["step"] = state.get("step", torch.tensor(0.0)).clone()
+            state["step"] = state["step"].clone()
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
+from torch import Tensor
 
 from megatron_seirenes.actor.attention import PackedAttention
 from megatron_seirenes.architecture import Architecture
@@ -44,6 +45,20 @@ class RMSNorm:
         # Under sequence parallelism every rank sees its part of the tokens only: gradients are summed over the group.
         norm.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
         return norm
+
+
+class PackedGPTModel(GPTModel):
+    """A GPTModel that applies the unfused rotary embedding to all packed sequences at once.
+
+    Given angles for positions 0 to the longest length, Megatron-Core rotates one sequence after the other: for many
+    short sequences that costs more than the attention. Given one angle a packed token, it rotates them together.
+    """
+
+    def _preprocess(self, input_ids: Tensor, position_ids: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        decoder_input, angles, *rest = super()._preprocess(input_ids, position_ids, *args, **kwargs)
+        if not self.config.apply_rope_fusion:
+            angles = angles[position_ids[0]]  # [longest, 1, 1, head_dim] to [tokens, 1, 1, head_dim]
+        return decoder_input, angles, *rest
 
 
 def padded_vocabulary(vocabulary: int, tensor_parallel: int) -> int:
@@ -171,7 +186,7 @@ def build_modules(architecture: Architecture, config: TransformerConfig) -> list
 
 
 def _build_chunk(architecture: Architecture, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
-    model = GPTModel(
+    model = PackedGPTModel(
         config=config,
         transformer_layer_spec=layer_spec(config, vp_stage),
         vocab_size=padded_vocabulary(architecture.vocabulary, config.tensor_model_parallel_size),

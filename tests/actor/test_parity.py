@@ -7,27 +7,12 @@ from collections.abc import Callable
 import pytest
 import tiny_hf
 import torch
+from actor_samples import PROMPTS, RESPONSES, WEIGHTS, training_sequences, weighted_likelihood
 
 from megatron_seirenes.actor.actor import Actor
-from megatron_seirenes.actor.sequences import TrainingSequence
-from megatron_seirenes.objectives.token_loss import LossSum, TokenBatch
 
-PROMPTS = ((3, 5, 7), (11, 2), (1, 2, 3, 4, 5, 6, 7), (60,), (9, 9, 9, 8), (17, 4, 33, 6, 2))
-RESPONSES = ((8, 9, 10, 11), (12, 60, 3, 3, 5, 7, 20), (5,), (1, 0, 44, 31, 28, 7), (50, 51), (2, 3, 2, 3, 2, 3, 2, 3))
-WEIGHTS = (0.5, -1.0, 2.0, 0.25, 1.5, -0.75)
 BUDGETS = (1, 14, 64)  # one sequence a micro-batch, a few, all in one
 LEARNING_RATE, DECAY, CLIP, BETAS, EPSILON = 1e-2, 0.1, 1.0, (0.8, 0.95), 1e-3
-
-
-def training_sequences() -> list[TrainingSequence]:
-    return [
-        TrainingSequence(prompt, response, (0.0,) * len(response), 0.0, weight)
-        for prompt, response, weight in zip(PROMPTS, RESPONSES, WEIGHTS, strict=True)
-    ]
-
-
-def weighted_likelihood(batch: TokenBatch) -> LossSum:
-    return LossSum(-(batch.weights * batch.logprobs).sum(), {"tokens": batch.weights.new_tensor(len(batch.weights))})
 
 
 def optimizer_section() -> dict[str, object]:
