@@ -234,7 +234,7 @@ def batch_holds_sequences(config: Config) -> Iterator[Fault]:
 
 
 def problem_sources(config: Config) -> Iterator[Fault]:
-    """A source is a file or a task."""
+    """A source is a file, or a task that is told how many questions to make."""
     for index, source in enumerate(config.problems.train):
         yield from _file_or_task(f"problems.train.{index}", source)
     for name, benchmark in config.evaluation.benchmarks.items():
@@ -245,6 +245,8 @@ def _file_or_task(key: str, source: ProblemSource) -> Iterator[Fault]:
     if (source.path is None) == (source.task is None):
         seen = "neither is given" if source.path is None else "both are given"
         yield Fault(key, f"must give path (a file) or task (a procedural one); {seen}")
+    elif source.task is not None and source.count is None:
+        yield Fault(f"{key}.count", "is missing: a procedural task has no end")
 
 
 def distractors(config: Config) -> Iterator[Fault]:
