@@ -75,7 +75,12 @@ CHAPTERS: tuple[Chapter, ...] = (
         (
             Panel("Waiting in the queues", ("streams/{s}/pending",), unit="stream units"),
             Panel("Optimizer steps", ("streams/{s}/updates_total",), unit="updates since the start"),
-            Panel("Lag of what was trained", ("streams/{s}/lag_max", "streams/{s}/policy_lag_max"), unit="updates"),
+            Panel(
+                "Lag of what was trained",
+                ("streams/{s}/lag_max", "streams/{s}/policy_lag_max"),
+                note="The largest lag of a trained group, in updates of its own stream and of the whole policy.",
+                unit="updates",
+            ),
             Panel(
                 "Evicted",
                 note="Groups dropped from a queue since the start, because they were stale or because it was full.",
@@ -117,6 +122,7 @@ CHAPTERS: tuple[Chapter, ...] = (
             Panel(
                 "Difference of log-probabilities",
                 ("mismatch/logprob_abs_mean", "mismatch/logprob_abs_max"),
+                note="Mean and maximum over the step's tokens of the distance between engine and actor, same weights.",
                 unit="nats",
                 log=True,
             ),
@@ -127,8 +133,13 @@ CHAPTERS: tuple[Chapter, ...] = (
         "time",
         "Where the time went",
         (
-            Panel("Hours by part", note="The whole run; `other` is what no part accounts for.", draw=draw_time),
-            Panel("Seconds a step", ("time/step", "time/rollout", "time/train"), unit="seconds"),
+            Panel("Hours by part", note="The whole run; “other” is what no part accounts for.", draw=draw_time),
+            Panel(
+                "Seconds a step",
+                ("time/step", "time/rollout", "time/train"),
+                note="The whole collection step, collecting, and updating with the log-probabilities before it.",
+                unit="seconds",
+            ),
             Panel("Throughput", ("throughput/generated", "throughput/trained"), unit="tokens/s/device"),
         ),
     ),

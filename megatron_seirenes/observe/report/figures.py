@@ -139,7 +139,7 @@ def _in_words(trace: go.Scatter | go.Bar) -> str:
 
 def draw_delta(runs: Sequence[Run]) -> go.Figure:
     """attack/delta by step with its 21-step moving mean, and the strong-attack threshold."""
-    figure = new_figure("collection step", "points of success")
+    figure = new_figure("collection step", "fraction")
     for number, run in enumerate(runs):
         series = run.series("attack/delta")
         if not series.steps:
@@ -225,7 +225,13 @@ def draw_time(runs: Sequence[Run]) -> go.Figure:
             orientation="h",
             marker={"color": COLOURS[index % len(COLOURS)]},
         )
-    figure.update_layout(barmode="stack", hovermode="closest", height=140 + 44 * len(runs), yaxis={"automargin": True})
+    figure.update_layout(
+        barmode="stack",
+        hovermode="closest",
+        height=160 + 44 * len(runs),
+        yaxis={"automargin": True, "type": "category", "autorange": "reversed"},
+        legend={"traceorder": "normal", "y": -0.5},
+    )
     return figure
 
 

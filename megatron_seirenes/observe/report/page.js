@@ -26,7 +26,7 @@
     if (drawn.has(element)) return;
     drawn.add(element);
     const figure = figures[Number(element.dataset.figure)];
-    const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+    const options = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
     await Plotly.newPlot(element, figure.data, figure.layout, options);
     await Plotly.relayout(element, theme());
     element.dataset.drawn = "yes";

@@ -79,7 +79,12 @@ def shorten(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def _choose(records: Iterable[Record], limit: int) -> list[BundleSample]:
-    return sorted(bundle_samples(records), key=lambda sample: (-sample.gap, sample.problem_id))[:limit]
+    return sorted(bundle_samples(map(_light, records)), key=lambda sample: (-sample.gap, sample.problem_id))[:limit]
+
+
+def _light(record: Record) -> Record:
+    """The record without what is not shown, so that a step of a thousand long answers fits in memory."""
+    return {**record, "prompt": None, "response": shorten(record["response"])}
 
 
 def _bundle(records: Sequence[Record]) -> BundleSample:

@@ -75,7 +75,7 @@ def configuration(run: Run) -> Markup:
 def sample(bundle: BundleSample) -> Markup:
     """One bundle: the question, then clean answer, hint and answer under the hint side by side."""
     title = element("h4", text(f"Step {bundle.step}, question {bundle.problem_id}"))
-    question = element("div", element("h5", text("Question")), _prose(bundle.question), class_="question")
+    question = element("div", element("h5", text("Question")), _prose(shorten(bundle.question)), class_="question")
     gold = element("p", text("Right answer: "), element("code", text(bundle.gold)))
     hints = [_hint(number, hint) for number, hint in enumerate(bundle.hints, 1)]
     clean = _answer("Clean answer", bundle.clean)
@@ -156,7 +156,7 @@ def _card(title: str, state: str, record: Record, kind: str = "hint") -> Markup:
 
 
 def _prose(content: str, title: str = "question") -> Markup:
-    return element("pre", text(shorten(content)), tabindex="0", role="region", aria_label=title)
+    return element("pre", text(content), tabindex="0", role="region", aria_label=title)
 
 
 def _number(value: float | None) -> str:
