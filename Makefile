@@ -34,11 +34,12 @@ quickstart: $(READY)
 	$(BIN)/seirenes quickstart $(QUICKSTART_ARGS)
 
 $(READY): $(REQUIREMENTS) pyproject.toml setup.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null || { \
-	  echo "Python 3.12 is needed, and '$(PYTHON)' is not one. Install it (pyenv install 3.12, or your system's" >&2; \
-	  echo "python3.12 and python3.12-venv packages), or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
-	  exit 1; }
-	@test -x $(BIN)/python && $(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) --version >/dev/null 2>&1 || { \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null || { \
+	    echo "Python 3.12 is needed, and '$(PYTHON)' is not one. Install it (pyenv install 3.12, or your system's" >&2; \
+	    echo "python3.12 and python3.12-venv packages), or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	    exit 1; } && \
+	  $(PYTHON) -m venv --clear $(VENV); }
 	$(PIP) install -r requirements/cpu.txt -r requirements/dev.txt
 	$(PIP) install --no-deps -r requirements/cpu-no-deps.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
