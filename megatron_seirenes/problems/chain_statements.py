@@ -96,8 +96,8 @@ def parse_statements(text: str, chain: Chain) -> tuple[Statement, ...]:
 def make_hint(rng: Random, chain: Chain, true: bool, kind: HintKind) -> Hint:
     """A hint of `kind` about `chain` that is true, or false in what it says last.
 
-    `steps` tells the values of the first j steps, j uniform; a wrong one has one mistake in it, carried on, and ends
-    in a wrong value. `restatement` changes the operation or the operand of one step. `claim` is an answer.
+    `steps` tells the values of the first j steps, j uniform; a wrong one has one mistake in it, carried on. It ends in
+    a wrong value, because every step is invertible modulo the prime 11. `restatement` changes the operation or the operand of one step. `claim` is an answer.
     """
     if kind == "claim":
         wrong = [value for value in range(MODULUS) if value != chain.answer]
@@ -149,15 +149,13 @@ def _make_restatement(rng: Random, chain: Chain, true: bool) -> Hint:
 
 
 def _make_steps(rng: Random, chain: Chain, true: bool) -> Hint:
-    while True:
-        told = rng.randint(1, len(chain.steps))
-        wrong_at = None if true else rng.randrange(told)
-        value, lines = chain.start, []
-        for index, step in enumerate(chain.steps[:told]):
-            value = mistaken(rng, value, step) if index == wrong_at else step.apply(value)
-            lines.append(f"{LABELS[index]} {value}")
-        if true or value != chain.values[told - 1]:
-            return Hint("steps", " ".join(lines), true, chain, told, value)
+    told = rng.randint(1, len(chain.steps))
+    wrong_at = None if true else rng.randrange(told)
+    value, lines = chain.start, []
+    for index, step in enumerate(chain.steps[:told]):
+        value = mistaken(rng, value, step) if index == wrong_at else step.apply(value)
+        lines.append(f"{LABELS[index]} {value}")
+    return Hint("steps", " ".join(lines), true, chain, told, value)
 
 
 def _parse_one(words: list[str], chain: Chain) -> tuple[Statement, int]:
