@@ -53,6 +53,7 @@ def engine_arguments(
         "async_scheduling": False,
         "logprobs_mode": "processed_logprobs",
         "disable_log_stats": True,
+        "use_tqdm_on_load": False,
     }
     return arguments | (_on_cuda(config) if on_cuda else _on_cpu(config, architecture, max_length))
 
@@ -92,7 +93,7 @@ def default_kv_cache_bytes(config: Config, architecture: Architecture, max_lengt
     return max(2 * per_sequence, min(config.rollout.max_sequences * per_sequence, MAX_DEFAULT_KV_CACHE_BYTES))
 
 
-def sampling_arguments(sampling: Sampling, seed: int, stop_ids: Sequence[int]) -> dict[str, Any]:
+def sampling_arguments(sampling: Sampling, seed: int | None, stop_ids: Sequence[int]) -> dict[str, Any]:
     """The keyword arguments of `vllm.SamplingParams`, without the output kind.
 
     `stop_ids` alone end a response: vLLM's own end-of-sequence token, of which it may know one more or one fewer than
@@ -106,5 +107,7 @@ def sampling_arguments(sampling: Sampling, seed: int, stop_ids: Sequence[int]) -
         "stop_token_ids": list(stop_ids),
         "ignore_eos": True,
         "logprobs": 0,
+        "flat_logprobs": True,  # lists in place of a dictionary and an object a token
         "detokenize": False,
+        "skip_clone": True,  # these parameters belong to one request; vLLM's deep copy is its largest cost
     }
