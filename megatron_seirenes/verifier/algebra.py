@@ -1,6 +1,6 @@
 r"""math-verify, for what nothing cheaper decides. The only module that imports it, and only inside a worker.
 
-Its own time limit (an alarm of the wall clock, unsafe in threads) is switched off; the pool's CPU limit takes its place.
+Its own time limit (an alarm of the wall clock, unsafe in threads) is off; the pool's CPU limit takes its place.
 Golds and answers are given to it boxed, which is how it reads letters, lists and tuples rightly.
 """
 

@@ -33,6 +33,7 @@ class TooCostly(ValueError):
 
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _NUMERAL = re.compile(r"\d+", re.ASCII)
 _POWERED = re.compile(r"\^\s*(?:\{\s*)?[-+]?\s*(\d+)", re.ASCII)
 _FACTORIAL = re.compile(r"(\d+)\s*[)}\]]*\s*!", re.ASCII)
@@ -52,6 +53,16 @@ def nesting(text: str) -> int:
     return deepest
 
 
+def is_balanced(text: str) -> bool:
+    """Whether every brace is closed after it was opened; escaped ones do not count."""
+    depth = 0
+    for match in _BRACE.finditer(text):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
 def check_expression(text: str) -> None:
     """What the reader of expressions takes on. Raises TooCostly."""
     if len(text) > LONGEST_ANSWER:
@@ -66,7 +77,7 @@ def check_numeral(text: str) -> None:
     """A numeral that can be made exact cheaply. Raises TooCostly."""
     if len(text) > LONGEST_NUMERAL:
         raise TooCostly(f"a numeral of more than {LONGEST_NUMERAL} characters")
-    mantissa, _, exponent = text.lower().partition("e")
+    exponent = text.lower().partition("e")[2]
     if exponent and abs(int(exponent)) > LARGEST_DECIMAL_EXPONENT:
         raise TooCostly(f"a decimal exponent beyond {LARGEST_DECIMAL_EXPONENT}")
 
@@ -83,6 +94,8 @@ def check_algebra(text: str) -> None:
         raise TooCostly(f"longer than {ALGEBRA_LONGEST} characters")
     if nesting(text) > ALGEBRA_DEEPEST:
         raise TooCostly(f"nested deeper than {ALGEBRA_DEEPEST}")
+    if not is_balanced(text):
+        raise TooCostly("unbalanced braces")
     numerals = _NUMERAL.findall(text)
     if any(len(numeral) > ALGEBRA_LONGEST_NUMERAL for numeral in numerals):
         raise TooCostly("a very long numeral")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from megatron_seirenes.records import VerdictReason
 from megatron_seirenes.verifier.algebra import compare
-from megatron_seirenes.verifier.answers import Ordered, Several, Words, read_answer, readings
+from megatron_seirenes.verifier.answers import Ordered, Scalar, Several, Words
 from megatron_seirenes.verifier.comparison import same
 from megatron_seirenes.verifier.cost import TooCostly, check_algebra
 from megatron_seirenes.verifier.exact import decide_at_once
 from megatron_seirenes.verifier.expression import Unreadable
 from megatron_seirenes.verifier.normalisation import normalise
 from megatron_seirenes.verifier.options import Options
+from megatron_seirenes.verifier.reading import read_answer
+from megatron_seirenes.verifier.splitting import readings
 from megatron_seirenes.verifier.values import Undefined
 
 
@@ -35,10 +37,17 @@ def decide(gold: str, answer: str, options: Options) -> VerdictReason:
 
 
 def _same_reading(left: str, right: str, options: Options) -> bool:
-    """Whether both read the same. A gold that is a plain number lets a letter behind the answer be its unit."""
-    may_be_letter = not any(character.isalpha() for character in left)
+    """Whether both read the same.
+
+    A bare letter behind a number (`18 m`) is a unit where the other side has one, or, in an answer, where the gold is
+    a plain number; else it is a letter. What may be a number or several (`1,234`) is what the other side is.
+    """
     gold, *gold_again = [read_answer(text) for text in readings(left)]
-    answer, *answer_again = [read_answer(text, may_be_letter) for text in readings(right)]
+    has_unit = isinstance(gold, Scalar) and gold.unit is not None
+    plain = not any(character.isalpha() for character in left)
+    answer, *answer_again = [read_answer(text, has_unit or plain) for text in readings(right)]
+    if isinstance(answer, Scalar) and answer.unit is not None and not has_unit and not plain:
+        gold = read_answer(readings(left)[0], may_be_letter=True)
     if gold_again and isinstance(answer, Several | Ordered):
         gold = gold_again[0]
     elif answer_again and isinstance(gold, Several | Ordered):

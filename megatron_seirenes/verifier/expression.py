@@ -2,8 +2,9 @@ r"""Reads a normalised mathematical expression into a small tree, or says that i
 
 The grammar is the one answers are written in: numbers, letters with subscripts, `\frac`, roots, powers, factorials,
 binomials, elementary functions, absolute values, floors, mixed numbers, implied multiplication, functions applied to a
-single argument (`f(x)`, `I(0)`). Anything else (sums, integrals, derivatives, limits, modulus) is Unreadable, never
-guessed. Work and depth are bounded by `cost.check_expression`.
+single argument (`f(x)`, `I(0)`), derivatives of one letter by another (`\frac{dM}{dt}` counts as a letter of its own).
+Anything else (sums, integrals, limits, modulus) is Unreadable, never guessed. Work and depth are bounded by
+`cost.check_expression`.
 
 A tree is made of Num, Sym and Call. `Call.op` is one of `+ * / ^ neg ! binom root abs floor ceil log apply degree`, or
 the name of an elementary function. `apply` calls the function named by its first argument.
@@ -16,10 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from megatron_seirenes.verifier.cost import check_expression, check_numeral
-
-
-class Unreadable(ValueError):
-    """The text is not in the grammar."""
+from megatron_seirenes.verifier.tokens import FUNCTIONS, GREEK, Token, Unreadable, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,67 +42,24 @@ class Call:
 
 Node = Num | Sym | Call
 
-FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh arcsinh arccosh arctanh ln exp".split()
-)
-GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell odot "
-    "aleph Pi".split()
-)
-_BARE_NAMES = "|".join(sorted((*FUNCTIONS, "sqrt", "pi", "log"), key=len, reverse=True))
-_TOKEN = re.compile(
-    r"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
-    rf"|\\(?P<command>[a-zA-Z]+)|(?P<bare>(?:{_BARE_NAMES})(?![a-zA-Z]))"
-    r"|(?P<word>[a-zA-Z]{4,})|(?P<letter>[a-zA-Z])|(?P<sign>[-+*/^_{}()\[\]|!°',])|(?P<space>\s+)|(?P<other>.)",
-    re.ASCII | re.DOTALL,
-)
-_DRESSED_LETTER = re.compile(r"\\text\s*\{\s*([a-zA-Z])\s*\}")
-_SUBSCRIPT_TEXT = re.compile(r"_\s*\{\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*\}")
-_DERIVATIVE = re.compile(r"\\frac\s*\{?\s*(?:d|\\text\s*\{d\}|\\partial)(?![a-zA-Z]{3})")
 _ACCENTS = frozenset("dot ddot hat bar tilde vec overline underline mathcal mathbb".split())
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _FUNCTION_LETTERS = frozenset("fgh")
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    after_space: bool
-
-
 def read_expression(text: str) -> Node:
     """The tree of `text` (normalised). Raises Unreadable, or TooCostly when reading it would not be cheap."""
     check_expression(text)
-    if _DERIVATIVE.search(text):
-        raise Unreadable("a derivative")
-    text = _SUBSCRIPT_TEXT.sub(lambda match: "_{" + re.sub(r"\W", "", match[1]) + "}", text)
-    reader = _Reader(_tokens(_DRESSED_LETTER.sub(r" \1 ", text)))
+    reader = _Reader(tokens_of(text))
     node = reader.sum()
     reader.finish()
     return node
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    spaced = False
-    for match in _TOKEN.finditer(text):
-        kind = match.lastgroup or "other"
-        if kind == "space":
-            spaced = True
-            continue
-        if kind == "other":
-            raise Unreadable(f"character {match[0]!r}")
-        tokens.append(_Token("command" if kind == "bare" else kind, match[kind], spaced))
-        spaced = False
-    return tokens
-
-
 class _Reader:
     """Recursive descent, one method a level of precedence."""
 
-    def __init__(self, tokens: list[_Token]):
+    def __init__(self, tokens: list[Token]):
         self._tokens = tokens
         self._place = 0
         self._bars = 0
@@ -252,8 +207,9 @@ class _Reader:
             return self._script()
         if not token.text.isdigit():
             raise Unreadable("an unclear fraction")
-        self._tokens[self._place] = _Token("number", token.text[1:], False)
-        return Num(Fraction(int(token.text[0])), digits=1)
+        first, rest = (Token("number", text, False) for text in (token.text[0], token.text[1:]))
+        self._tokens[self._place : self._place + 1] = [first, rest]
+        return self._number()
 
     # -- leaves
 
@@ -263,7 +219,11 @@ class _Reader:
         mantissa = re.split("[eE]", text)[0]
         digits = len(mantissa.replace(".", "").lstrip("0"))
         plain = text.isdigit()
-        return Num(Fraction(int(text)) if plain else Fraction(text.rstrip(".") if text.endswith(".") else text), not plain, digits)
+        return Num(
+            Fraction(int(text)) if plain else Fraction(text.rstrip(".") if text.endswith(".") else text),
+            not plain,
+            digits,
+        )
 
     def _maybe_mixed(self, whole: Num) -> Node:
         r"""`3\frac{1}{2}` and `3 1/2` are 7/2 when the fraction is a proper one of plain numerals."""
@@ -289,6 +249,9 @@ class _Reader:
         return Fraction(int(above), int(below))
 
     def _plain_argument(self) -> str:
+        if self._kind() == "number":
+            digit = self._part()
+            return str(digit.value) if isinstance(digit, Num) else ""
         if self._is_sign("{") and self._kind(1) == "number" and self._is_sign("}", 2):
             self._next()
             text = self._next()
@@ -426,3 +389,6 @@ class _Reader:
 
 def _product_of(factors: list[Node]) -> Node:
     return factors[0] if len(factors) == 1 else Call("*", tuple(factors))
+
+
+__all__ = ["FUNCTIONS", "Call", "Node", "Num", "Sym", "Unreadable", "read_expression"]

@@ -30,7 +30,9 @@ class PooledJudge:
     def __init__(self, settings: VerifierSection):
         self._extract = POLICIES[settings.extraction]
         self._by_letter = settings.extraction == "choice"
-        self._pool = WorkerPool(settings.workers, settings.cpu_seconds, settings.memory_mb, QUEUE, settings.equality.model_dump())
+        self._pool = WorkerPool(
+            settings.workers, settings.cpu_seconds, settings.memory_mb, QUEUE, settings.equality.model_dump()
+        )
         self._options = Options(**settings.equality.model_dump())
         self._known: OrderedDict[_Pair, VerdictReason] = OrderedDict()
         self._asked: dict[int, _Pair] = {}

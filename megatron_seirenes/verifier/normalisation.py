@@ -1,8 +1,8 @@
 r"""One spelling for what is written in many: the text of an answer before anything is parsed.
 
 Unicode is folded into ASCII and LaTeX (full-width digits, CJK punctuation, minus signs, superscripts, vulgar fractions,
-Greek), LaTeX loses its dress (sizes, spaces, fonts, alternative command names), thousands separators go. Meaning is never
-touched: no unit, sign, word or operator is dropped here. Total and linear; the result of a second pass is the first's.
+Greek), LaTeX loses its dress (sizes, spaces, fonts, alternative command names), thousands separators go. Meaning is
+never touched: no unit, sign, word or operator is dropped here. Total and linear; a second pass changes nothing.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def _commands(names: str) -> str:
     return rf"\\(?:{names}){_NOT_A_LETTER}\s*"
 
 
-_SEPARATED_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,?\s?\\[,!:; ]|~|['_ ])\d{3})+(?![\d'_])(?!\s?/)", re.ASCII)
+_SEPARATED_THOUSANDS = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,?\s?\\[,!:; ]|~|['_ ])\d{3})+(?![\d'_])(?!\s?/)", re.ASCII
+)
 
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -103,13 +105,16 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (_commands("left|right|middle|[bB]igg?[lrm]?"), ""),
         (_commands("displaystyle|textstyle|scriptstyle|limits|nolimits|boxed|fbox|ensuremath"), ""),
         (r"\\!", ""),
-        (r"\\[,;:> ]|~|" + _commands("quad|qquad|enspace|thinspace|medspace|space"), " "),
+        (r"(?<!\\)\\[,;:> ]|~|" + _commands("quad|qquad|enspace|thinspace|medspace|space"), " "),
         (r"\\(?:hspace|vspace|hskip|label|tag)\*?\s*\{[^{}]*\}", " "),
         (_commands("dfrac|tfrac|cfrac|nicefrac|sfrac"), r"\\frac "),
         (_commands("dbinom|tbinom"), r"\\binom "),
         (r"\\sqrt\s*\[\s*2\s*\]", r"\\sqrt "),
         (r"\\operatorname\*?\s*\{\s*([a-zA-Z]+)\s*\}", r"\\\1 "),
-        (r"\\(?:mathrm|textrm|textbf|textit|textsf|mathit|mathsf|mathbf|mbox|hbox|boldsymbol|bm|rm|emph)\s*\{", r"\\text{"),
+        (
+            r"\\(?:mathrm|textrm|textbf|textit|textsf|mathit|mathsf|mathbf|mbox|hbox|boldsymbol|bm|rm|emph)\s*\{",
+            r"\\text{",
+        ),
         (r"\{\s*\\rm\s+([a-zA-Z]+)\s*\}", r"\\text{\1}"),
         (_commands("cdot|times|ast|bullet"), "*"),
         (_commands("div"), "/"),
@@ -147,6 +152,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _CURRENCY_DOLLAR = re.compile(r"^\s*(-?)\$\s*(?=[\d.])([^$]*)$")
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
 _TRAILING = " .,;:"
+_DRESSED = re.compile(r"\\text\s*\{([^{}]*)\}\Z")
+_WORD = re.compile(r"[a-zA-Z]{2}")
 
 
 def normalise(text: str) -> str:
@@ -159,7 +166,9 @@ def normalise(text: str) -> str:
     text = _CURRENCY_DOLLAR.sub(r"\1¤\2", text).replace("$", "")
     for opening in (r"\(", r"\)", r"\[", r"\]"):
         text = text.replace(opening, "")
-    return _without_outer_braces(text.strip(_TRAILING))
+    text = _without_outer_braces(text.strip(_TRAILING))
+    dressed = _DRESSED.match(text)
+    return dressed[1].strip(_TRAILING) if dressed and not _WORD.search(dressed[1]) else text
 
 
 def _fold_unicode(text: str) -> str:

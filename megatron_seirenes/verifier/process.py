@@ -2,7 +2,7 @@
 
 The worker is a fresh interpreter (never a fork of the host, which holds threads of torch and the engine), in a session
 of its own so that a Ctrl-C does not reach it, with an environment of a few fixed variables. It takes one input at a
-time. Nothing it writes can block the parent: pipes are read without waiting, and an input is shorter than a pipe's buffer.
+time. Nothing it does can block the parent: pipes are read without waiting, an input is shorter than a pipe's buffer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class WorkerProcess:
         self._buffer = b""
         settings = json.dumps({"cpu_seconds": cpu_seconds, "memory_mb": memory_mb, "options": options})
         self._process = subprocess.Popen(
-            [sys.executable, "-s", "-m", WORKER_MODULE, settings],
+            [sys.executable, "-s", "-P", "-m", WORKER_MODULE, settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -73,7 +73,8 @@ class WorkerProcess:
             env=worker_environment(),
             start_new_session=True,
         )
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
         self.stdout = self._process.stdout.fileno()
         os.set_blocking(self.stdout, False)

@@ -1,8 +1,8 @@
 r"""Units, currencies, percent signs and scale words behind (or before) a number.
 
 A known unit has dimensions and a factor, so that 1 m is 100 cm and never 1 cm. Other nouns (`18 apples`) say what is
-counted and carry no meaning here. What may be a variable (a bare single letter) is taken for a unit only when it is set in
-text or, for answers to plain numbers, when a space stands before it.
+counted and carry no meaning here. What may be a variable (a bare single letter) is taken for a unit only when it is set
+in text or, where the other side asks for it, when a space stands before it.
 """
 
 from __future__ import annotations
@@ -65,16 +65,21 @@ _SPEEDS = {"mph": "mi / h", "kmh": "km / h", "kph": "km / h", "fps": "ft / s"}
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _CURRENCIES = {"¤": "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee"}
 _NOT_NOUNS = frozenset(
-    "and or not no non minus plus times over less more than if is are was where when with for some all otherwise mod modulo "
-    "sin cos tan cot sec csc log ln exp sqrt pi max min gcd lcm det base dozen half quarter third except without from to "
-    "per square cubic sq cu between factorial squared cubed true false wrong".split()
+    "and or not no non minus plus times over less more than if is are was where when with for some all otherwise mod "
+    "modulo sin cos tan cot sec csc log ln exp sqrt pi max min gcd lcm det base dozen half quarter third except "
+    "without from to per square cubic sq cu between factorial squared cubed true false wrong".split()
 )
 _POWER_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _AFTER_POWER_WORDS = {"squared": 2, "cubed": 3}
 _MOST_ATOMS = 8
 
-_PERCENT = re.compile(r"^(?P<value>.*?[\d})\]])\s*(?:%|\\text\s*\{\s*(?:%|percent|per cent)\s*\}|percent|per cent)$", re.DOTALL)
-_CURRENCY = re.compile(r"^(?P<sign>[-+]?)\s*(?P<mark>[¤€£¥₹]|(?:USD|EUR|GBP|Rs\.?|US¤)(?![a-zA-Z]))\s*(?P<value>[-+]?[\d.(\\].*)$", re.DOTALL)
+_PERCENT = re.compile(
+    r"^(?P<value>.*?[\d})\]])\s*(?:%|\\text\s*\{\s*(?:%|percent|per cent)\s*\}|percent|per cent)$", re.DOTALL
+)
+_CURRENCY = re.compile(
+    r"^(?P<sign>[-+]?)\s*(?P<mark>[¤€£¥₹]|(?:USD|EUR|GBP|Rs\.?|US¤)(?![a-zA-Z]))\s*(?P<value>[-+]?[\d.(\\].*)$",
+    re.DOTALL,
+)
 _CURRENCY_BEHIND = re.compile(r"^(?P<value>.*\d)\s*(?P<mark>[¤€£¥₹])$", re.DOTALL)
 _ATOM = re.compile(
     r"(?P<space>\s*)(?:\\text\s*\{(?P<text>[^{}]*)\}|(?P<word>[a-zA-Z]+)\.?|(?P<slash>/)|(?P<dot>\*)"
@@ -82,7 +87,8 @@ _ATOM = re.compile(
     re.ASCII,
 )
 _FIRST_ATOM = re.compile(
-    r"(?:(?<=[\d)}\]!])|(?<=\\pi))\s*(?=\\text\s*\{|[a-zA-Z]|°\s*(?:[CF]|\\text))|(?<=[a-zA-Z])\s*(?=\\text\s*\{)", re.ASCII
+    r"(?:(?<=[\d)}\]!])|(?<=\\pi))\s*(?=\\text\s*\{|[a-zA-Z]|°\s*(?:[CF]|\\text))|(?<=[a-zA-Z])\s*(?=\\text\s*\{)",
+    re.ASCII,
 )
 _NUMERIC = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|binom)(?![a-zA-Z])|(?<=\d)[eE](?=[-+]?\d)|[^a-zA-Z\\])+\Z")
 _DEGREES = re.compile(r"^(?P<value>.*[\d})\]])\s*(?:\\text\s*\{\s*)?(?:degrees?|deg)(?:\s*\})?$", re.DOTALL)

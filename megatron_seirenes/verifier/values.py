@@ -2,8 +2,8 @@ r"""What a tree is worth: exactly, as a rational number, or to as many digits as
 
 `exact` is certain or silent. `same_value` decides equality of two trees: first at thirty digits, which refuses nearly
 everything that differs; what agrees must agree again at a precision that grows with the magnitudes met on the way, at
-several points where there are variables. The points are fixed (they depend on the variables' names alone), some positive
-and some negative; where only one side is real, or one has a pole, a point says nothing.
+several points where there are variables. The points are fixed (they depend on the variables' names alone), some are
+negative; where only one side is real, or one has a pole, a point says nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -22,11 +23,13 @@ from megatron_seirenes.verifier.cost import TooCostly
 from megatron_seirenes.verifier.expression import Call, Node, Num, Sym
 
 FIRST_DIGITS = 30
+COMPARED_DIGITS = 60
 SPARE_DIGITS = 60
 GUARD_DIGITS = 15
 POINTS_NEEDED = 2
 SPANS = (1, 1, 1, 6, 40, 300, 2_000, 1)
 STEPPED_SPANS = (1, 6, 40, 300, 2_000, 10**4, 10**5, 10**6, 10**7, 10**8)
+WHOLE_POINTS = 12
 STEPPED = frozenset({"floor", "ceil", "abs"})
 
 Number = Any
@@ -34,6 +37,10 @@ Number = Any
 
 class Undefined(ValueError):
     """The tree has no value there: a pole, a division by zero, an indeterminate form."""
+
+
+class OnlyOneReal(Undefined):
+    """One tree is real at a point where the other is not: they may still be the same where both are real."""
 
 
 def exact(node: Node) -> Fraction | None:
@@ -142,9 +149,8 @@ class Evaluation:
 
     def value(self, node: Node) -> Number:
         """The value of `node`, real or complex. Raises Undefined or TooCostly."""
-        rational = exact(node) if isinstance(node, Num) else None
-        if rational is not None:
-            result = mpmath.mpf(rational.numerator) / rational.denominator
+        if isinstance(node, Num):
+            result = mpmath.mpf(node.value.numerator) / node.value.denominator
         elif isinstance(node, Sym):
             result = self._symbol(node.name)
         else:
@@ -244,18 +250,24 @@ _NUMERIC: Mapping[str, Callable[..., Number]] = {
     "log": lambda value, base: mpmath.log(value) / mpmath.log(base),
     "ln": mpmath.log,
     "exp": _checked(cost.LARGEST_ARGUMENT, mpmath.exp),
-    **{
-        name: _checked(_angle, getattr(mpmath, name)) for name in ("sin", "cos", "tan", "cot", "sec", "csc")
-    },
-    **{
-        name: _checked(cost.LARGEST_ARGUMENT, getattr(mpmath, name)) for name in ("sinh", "cosh", "tanh")
-    },
+    **{name: _checked(_angle, getattr(mpmath, name)) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
+    **{name: _checked(cost.LARGEST_ARGUMENT, getattr(mpmath, name)) for name in ("sinh", "cosh", "tanh")},
     **{
         alias + name: _checked(10**300, getattr(mpmath, "a" + name))
         for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "cot", "sec", "csc")
         for alias in (("arc", "a") if name in {"sin", "cos", "tan"} else ("arc",))
     },
 }
+
+
+def working_precision() -> AbstractContextManager[Any]:
+    """The precision at which numbers are put in order and measured against tolerances."""
+    return mpmath.workdps(COMPARED_DIGITS)
+
+
+def real_number(node: Node, point: Mapping[str, Number] | None = None) -> Number:
+    """The real part of the value of `node` at `point`, at the precision of the moment. Raises Undefined, TooCostly."""
+    return mpmath.re(Evaluation(COMPARED_DIGITS, point or {}).value(node))
 
 
 def variables(node: Node) -> frozenset[str]:
@@ -274,8 +286,16 @@ def _fixed_number(seed: str) -> Number:
     return mpmath.mpf(1) / 2 + 2 * mpmath.mpf(drawn) / (1 << 64)
 
 
+def _places(stepped: bool) -> list[tuple[int, int]]:
+    """Number and span of the points to compare at; span 0 stands for small whole coordinates."""
+    places = list(enumerate(STEPPED_SPANS if stepped else SPANS))
+    return places + [(number, 0) for number in range(WHOLE_POINTS)] if stepped else places
+
+
 def sample_point(names: frozenset[str], number: int, span: int) -> dict[str, Number]:
     """The `number`-th point at which expressions are compared, coordinates about as large as `span`, some negative."""
+    if span == 0:
+        return {name: mpmath.mpf(1 + (number + place * (number + 1)) % 11) for place, name in enumerate(sorted(names))}
     point = {}
     for name in names:
         value = span * _fixed_number(f"{name}#{number}")
@@ -297,16 +317,18 @@ def same_value(left: Node, right: Node) -> bool:
         return _same_at(left, right, names, 0, 1)
     told = 0
     trouble: ValueError = Undefined("no point tells them apart or together")
-    for number, span in enumerate(STEPPED_SPANS if _is_stepped(left) or _is_stepped(right) else SPANS):
+    for number, span in _places(_is_stepped(left) or _is_stepped(right)):
         try:
             if not _same_at(left, right, names, number, span):
                 return False
             told += 1
         except (Undefined, TooCostly) as error:
             trouble = error
-    if told < POINTS_NEEDED:
-        raise trouble
-    return True
+    if told >= POINTS_NEEDED:
+        return True
+    if isinstance(trouble, OnlyOneReal):
+        return False
+    raise trouble
 
 
 def _is_stepped(node: Node) -> bool:
@@ -324,7 +346,7 @@ def _same_at(left: Node, right: Node, names: frozenset[str], number: int, span: 
             left_value, right_value = first.value(left), second.value(right)
             scale = max(first.scale, second.scale)
             if names and _is_real(left_value, scale, digits) != _is_real(right_value, scale, digits):
-                raise Undefined("only one side is real")
+                raise OnlyOneReal("only one side is real")
             if abs(left_value - right_value) > scale * mpmath.mpf(10) ** (GUARD_DIGITS - digits):
                 return False
             decades = max(first.decades, second.decades)

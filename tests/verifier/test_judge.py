@@ -95,8 +95,9 @@ def test_submitting_and_asking_do_not_wait(judge):
 
 
 def test_pairs_come_back_in_order():
-    pairs = [(r"\sqrt{8}", boxed(r"2\sqrt{2}")), ("1", boxed("1")), ("1", "1"), (r"\sqrt{8}", boxed("3")), ("2", boxed("2"))]
-    reasons = [verdict.reason for verdict in judge_pairs(iter(pairs), SETTINGS)]
+    golds = [r"\sqrt{8}", "1", "1", r"\sqrt{8}", "2"]
+    pairs = zip(golds, [boxed(r"2\sqrt{2}"), boxed("1"), "1", boxed("3"), boxed("2")], strict=True)
+    reasons = [verdict.reason for verdict in judge_pairs(pairs, SETTINGS)]
     assert reasons == ["match", "match", "no_answer", "mismatch", "match"]
 
 
