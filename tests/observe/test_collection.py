@@ -31,6 +31,13 @@ def test_groups_of_unequal_size_weigh_the_same() -> None:
     assert row["success/clean"] == 0.5
 
 
+def test_two_hints_of_the_same_words_are_two_pairs() -> None:
+    one = bundle("a", (True,), {"h1": (True,), "h2": (False, False, False)})
+    same = [replace(item, request=replace(item.request, prompt_ids=(1,))) for item in one.of_stage("tempted")]
+    one = replace(one, rollouts={**one.rollouts, "tempted": tuple(same)})
+    assert collection_metrics(GAME, [one])["success/hinted"] == 0.5
+
+
 def test_the_threshold_of_a_strong_attack_is_exact() -> None:
     twenty = bundle("a", (True,) * 20, {"h": (True,) * 19 + (False,)})
     assert collection_metrics(GAME, [twenty])["attack/strong"] == 0

@@ -68,6 +68,7 @@ def test_files_are_whole_and_the_same_bytes(tmp_path: Path) -> None:
     second = write_records(tmp_path / "b", 12, [encode_records(records)])
     assert first == tmp_path / "a" / "rollouts" / "step-000012.jsonl.gz"
     assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes()[4:8] == bytes(4), "the gzip header holds no time"
     assert list(read_records(first)) == records
     assert [path.name for path in first.parent.iterdir()] == [first.name], "no partial file is left"
     assert "seconds" not in gzip.decompress(first.read_bytes()).decode()
