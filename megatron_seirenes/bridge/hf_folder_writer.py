@@ -119,15 +119,10 @@ def _write_shards(folder: Path, tensors: Iterable[tuple[str, torch.Tensor]], max
         if shard and held + size > max_shard_bytes:
             flush()
             held = 0
-        shard[name] = _owned(tensor)
+        shard[name] = tensor.detach().cpu().contiguous()
         held, total = held + size, total + size
     flush()
     _name_shards(folder, shards, total)
-
-
-def _owned(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy on the CPU that shares memory with nothing: the live weights may change under a view."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
 def _name_shards(folder: Path, shards: Sequence[Sequence[str]], total: int) -> None:
@@ -147,12 +142,17 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _flush(folder: Path) -> None:
+    """Brings the files of a folder, and the folder's own list of them, onto the disk."""
     for path in (*folder.iterdir(), folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _flush_one(path)
+
+
+def _flush_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _put_in_place(partial: Path, out: Path) -> None:
@@ -161,4 +161,5 @@ def _put_in_place(partial: Path, out: Path) -> None:
     if out.exists():
         out.rename(aside)
     partial.rename(out)
+    _flush_one(out.parent)
     shutil.rmtree(aside, ignore_errors=True)
