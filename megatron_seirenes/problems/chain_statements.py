@@ -96,8 +96,9 @@ def parse_statements(text: str, chain: Chain) -> tuple[Statement, ...]:
 def make_hint(rng: Random, chain: Chain, true: bool, kind: HintKind) -> Hint:
     """A hint of `kind` about `chain` that is true, or false in what it says last.
 
-    `steps` tells the values of the first j steps, j uniform; a wrong one has one mistake in it, carried on. It ends in
-    a wrong value, because every step is invertible modulo the prime 11. `restatement` changes the operation or the operand of one step. `claim` is an answer.
+    `steps` tells the values of the first j steps, j uniform; a wrong one has one mistake in it, carried on, and ends in
+    a wrong value because every step is invertible modulo the prime 11. `restatement` changes the operation or the
+    operand of one step. `claim` is an answer.
     """
     if kind == "claim":
         wrong = [value for value in range(MODULUS) if value != chain.answer]

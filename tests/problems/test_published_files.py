@@ -1,17 +1,12 @@
 """The readers over real published files, where a checkout has them beside it."""
 
-from pathlib import Path
-
+import pyarrow.parquet
 import pytest
 
 from megatron_seirenes.config.schema import ProblemSource
 from megatron_seirenes.problems.formats import DAPO_WRAPPING
 from megatron_seirenes.problems.gold import without_wrapping
 from megatron_seirenes.problems.readers import read_problems
-
-DATA = Path(__file__).parents[3] / "shared" / "data"
-
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the published files are not beside this checkout")
 
 # file, format, problems, then one golden problem: its position, id, the end of its question, its answer
 FILES = [
@@ -37,28 +32,26 @@ FILES = [
 @pytest.mark.parametrize(
     ("file", "form", "count", "position", "id_", "end", "answer"), FILES, ids=lambda value: str(value)
 )
-def test_row_counts_and_golden_rows(file, form, count, position, id_, end, answer):
-    problems = read_problems(ProblemSource(path=str(DATA / file), format=form))
+def test_row_counts_and_golden_rows(shared_data, file, form, count, position, id_, end, answer):
+    problems = read_problems(ProblemSource(path=str(shared_data / file), format=form))
     assert len({problem.id for problem in problems}) == count
     golden = problems[position]
     assert (golden.id, golden.answer) == (id_, answer)
     assert golden.question.endswith(end)
 
 
-def test_gsm8k_answers_are_numbers_without_separators():
-    problems = read_problems(ProblemSource(path=str(DATA / "gsm8k-train.jsonl"), format="gsm8k"))
+def test_gsm8k_answers_are_numbers_without_separators(shared_data):
+    problems = read_problems(ProblemSource(path=str(shared_data / "gsm8k-train.jsonl"), format="gsm8k"))
     assert all(float(problem.answer) is not None for problem in problems)
 
 
-def test_both_publications_of_aime_2024_agree():
-    plain = read_problems(ProblemSource(path=str(DATA / "aime-2024.jsonl"), format="aime"))
-    verl = read_problems(ProblemSource(path=str(DATA / "aime-2024-verl.parquet"), format="verl"))
+def test_both_publications_of_aime_2024_agree(shared_data):
+    plain = read_problems(ProblemSource(path=str(shared_data / "aime-2024.jsonl"), format="aime"))
+    verl = read_problems(ProblemSource(path=str(shared_data / "aime-2024-verl.parquet"), format="verl"))
     assert sorted(problem.answer.lstrip("0") for problem in verl) == sorted(problem.answer for problem in plain)
 
 
-def test_the_wrapping_that_is_taken_off_is_the_published_one():
-    import pyarrow.parquet
-
-    for row in pyarrow.parquet.read_table(DATA / "aime-2024-verl.parquet").to_pylist():
+def test_the_wrapping_that_is_taken_off_is_the_published_one(shared_data):
+    for row in pyarrow.parquet.read_table(shared_data / "aime-2024-verl.parquet").to_pylist():
         unwrapped = without_wrapping(row["prompt"][0]["content"], (DAPO_WRAPPING,))
         assert unwrapped == row["extra_info"]["raw_problem"].strip()
