@@ -23,7 +23,7 @@ from megatron_seirenes.records import Bundle, Group, Rollout
 Record = dict[str, Any]
 Decode = Callable[[Sequence[int]], str]
 
-COMPRESSION_LEVEL = 6
+COMPRESSION_LEVEL = 4  # a third of the time of the usual 6 for a few per cent more bytes
 
 
 def record_path(run_dir: Path, step: int) -> Path:
