@@ -9,7 +9,7 @@ from pathlib import Path
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.rules import training_faults
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import ConfigError, UsageError
+from megatron_seirenes.errors import ConfigError, StoppedBySignal, UsageError
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.objectives.registry import build_loss
 from megatron_seirenes.observe.records import remove_records_after
@@ -54,7 +54,11 @@ def train(config: Config, resume: str = "auto") -> None:
         if snapshot is not None:
             _go_on(trainer, snapshot)
         watch.begin()
-        reason = trainer.run()
+        try:
+            reason = trainer.run()
+        except StoppedBySignal as stopped:
+            directory.stopped_marker.write_text(f"{stopped}\n", encoding="utf-8")
+            raise
         _export(trainer, assets, directory, config)
         watch.finished(reason)
 
