@@ -228,9 +228,9 @@ def _vocabulary_mask(sampled_vocabulary: int | None) -> dict[str, Any]:
 
 def _completion(output: RequestOutput) -> Completion:
     answer = output.outputs[0]
-    ids = tuple(answer.token_ids)
-    logprobs = tuple(entry[token].logprob for token, entry in zip(ids, answer.logprobs, strict=True))
-    return Completion(output.request_id, ids, logprobs, FINISH_REASONS.get(answer.finish_reason, "abort"))
+    drawn = answer.logprobs  # vLLM's FlatLogprobs: with `logprobs=0` one entry a position, that of the drawn token
+    reason = FINISH_REASONS.get(answer.finish_reason, "abort")
+    return Completion(output.request_id, tuple(answer.token_ids), tuple(drawn.logprobs), reason)
 
 
 def _reload(

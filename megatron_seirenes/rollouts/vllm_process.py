@@ -3,8 +3,9 @@
 vLLM is configured through environment variables that it reads when it is imported, reseeds the global random
 generators when an engine starts, draws from them while it runs, and on a CPU replaces `torch.set_num_threads` by a
 no-op for the whole process. The actor lives in the same process, so `prepare_environment` is called once, before vLLM
-is first imported, and every call into vLLM stands inside `process_state_kept`. vLLM also remembers process groups that it
-made inside our world; `release_groups` lets go of them, so that a world may end and another begin.
+is first imported, and every call into vLLM stands inside `process_state_kept` or, for a step, `torch_generator_kept`.
+vLLM also remembers process groups that it made inside our world; `release_groups` lets go of them, so that a world may
+end and another begin.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ pytest.importorskip("vllm")
 
 STOP = (7, 11)
 DRAWN = {"tied": 192, "moe": 160}
-PROMPTS = [tuple(range(20 + i, 26 + 2 * i)) for i in range(6)]
+LONG = tuple(20 + i % 100 for i in range(200))  # longer than a block of the KV cache, so that its prefix is kept
+PROMPTS = [tuple(range(20 + i, 26 + 2 * i)) for i in range(5)] + [LONG]
 
 
 @pytest.fixture(scope="module", params=["tied", "moe"])
@@ -115,6 +116,14 @@ def test_the_same_submissions_give_the_same_tokens_and_another_seed_others(engin
     assert list(first) == list(second)
     other = drive(engine, [replace(one, seed=one.seed + 100) for one in batch()])
     assert all(other[name].response_ids != first[name].response_ids for name in first)
+
+
+def test_more_prompt_tokens_than_one_step_reads_are_read_in_several(kind, engine, folders):
+    """vLLM would cut one of the prompts in two, and fail on a CPU because requests have seeds of their own."""
+    requests = [request(f"r{i}", [20 + (i + j) % 100 for j in range(200)], 2, i) for i in range(16)]
+    done = drive(engine, requests)
+    assert len(done) == 16
+    assert worst_difference(kind, folders[0], requests, done) <= 1e-4
 
 
 def test_padded_ids_are_never_drawn(kind, engine):

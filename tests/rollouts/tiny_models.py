@@ -51,7 +51,7 @@ def saved(kind: str, seed: int, folder: Path, raise_rows_from: int | None = None
 def hf_logprobs(
     folder: Path, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float, rows: int
 ) -> list[torch.Tensor]:
-    """For each (prompt, response) the log-probability of every response token among the first `rows` of the vocabulary."""
+    """For each (prompt, response) the log-probability of every response token among the first `rows` ids."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
