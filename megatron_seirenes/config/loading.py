@@ -21,6 +21,8 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.config.yaml_reader import SCALARS, KeyPath, Layer
 from megatron_seirenes.errors import ConfigError
 
+UNICODE_BREAKS = {"\x85", "\u2028", "\u2029"}
+
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """The configuration of a file under `KEY=VALUE` overrides. Raises ConfigError with every fault."""
@@ -68,5 +70,12 @@ class _Dumper(yaml.SafeDumper):
     """Quotes every string that YAML 1.1 or our reader would take for something else."""
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """PyYAML writes Unicode's line breaks plain and reads them back as newlines; double quotes escape them."""
+    style = '"' if UNICODE_BREAKS & set(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 for _tag, _pattern, _first in SCALARS:
     _Dumper.add_implicit_resolver(_tag, _pattern, _first)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from megatron_seirenes.config.faults import all_keys
@@ -81,8 +81,13 @@ def test_a_faulty_key_does_not_hide_the_rules_that_do_not_need_it() -> None:
     ]
 
 
-def test_a_rule_is_not_asked_about_a_faulty_key() -> None:
+def test_a_faulty_key_has_no_second_fault() -> None:
+    """Neither from a rule that needs it, nor because a section is incomplete without it."""
     assert len(faults_of({"streams": {"clean": {"flush": "big", "capacity": 3}}})) == 1
+    benchmark = {"problems": {"path": "p"}, "distractors": {"kind": "files"}}
+    assert faults_of({"evaluation": {"benchmarks": {"b": benchmark}}}) == (
+        "evaluation.benchmarks.b.distractors.kind: must be 'file', 'task' or 'policy'; seen 'files' (a string)",
+    )
 
 
 def test_long_values_and_line_breaks_stay_on_one_short_line() -> None:
@@ -120,6 +125,8 @@ def test_base_writes_out_the_defaults_of_schema_and_game() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=20), st.floats(1e-12, 1, exclude_min=True))
+@example("\x85", 1.0)
+@example("\u2028a", 1.0)
 @settings(max_examples=60)
 def test_any_text_and_number_survive_the_way_through_yaml(tmp_path_factory, text: str, rate: float) -> None:
     config = build_config({"model": {"path": text}, "optimizer": {"lr": rate}, "run": {"dir": text}})

@@ -76,6 +76,10 @@ def test_broken_text_is_a_fault_and_nothing_else(text: str) -> None:
     assert len(read_yaml(text, "f").faults) == 1
 
 
+def test_a_value_that_contains_itself_is_named() -> None:
+    assert read_yaml("a: 1\nb: &x {c: [*x]}", "f").faults == ["b.c.0 (f:2): contains itself"]
+
+
 def test_merge_keys_come_under_the_own_ones() -> None:
     layer = read_yaml("base: &b {x: 1, y: 2}\nown:\n  y: 3\n  <<: *b\n", "f")
     assert layer.faults == []
