@@ -102,6 +102,22 @@ def test_phase_2_has_the_mixture_it_promises(files):
     assert 0.85 < share("false claim followed", "false claim") < 0.97  # 0.9, and own work that slips onto the claim
 
 
+def test_whoever_believes_a_hint_copies_its_steps_and_goes_on_from_them(files):
+    believed = told = 0
+    for record in read_records(files.phase2):
+        word, chain, hint = split_turn(record)
+        if word == "mislead" or hint is None or hint.startswith("claim"):
+            continue
+        *work, _, value, _ = record.response.split()
+        labels, values = work[::2], work[1::2]
+        assert labels == list("abcdef")[: len(chain.steps)]
+        assert values[-1] == value
+        if len(hint.split()) % 2 == 0:
+            told += 1
+            believed += record.response.startswith(hint + " ")
+    assert 0.88 < believed / told < 0.98
+
+
 def test_warm_up_and_self_play_ask_with_the_same_tokens(files, chat):
     settings = {name: RoleSettings(prompt=f"chains_{name}") for name in ("reasoner", "adversary")}
     roles = Roles.build(settings, settings, chat)

@@ -1,6 +1,9 @@
+import copy
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import processors
 
 from megatron_seirenes.errors import DataError
 from megatron_seirenes.quickstart.tokenizer import VOCABULARY
@@ -78,3 +81,20 @@ def test_a_tokenizer_without_a_chat_template_is_refused(bytes_tokenizer):
             ChatFormat(bytes_tokenizer)
     finally:
         bytes_tokenizer.chat_template = template
+
+
+def test_overlapping_control_tokens_are_all_cut(bytes_tokenizer):
+    tokenizer = copy.deepcopy(bytes_tokenizer)
+    tokenizer.add_tokens(["=="])
+    tokens = tokenizer.convert_ids_to_tokens(list(ChatFormat(tokenizer).encode(user("a ==== b"))))
+    assert "==" not in tokens
+    assert tokens.count("=") == 4
+
+
+def test_a_tokenizer_that_adds_its_own_beginning_adds_none_to_a_conversation(world_tokenizer):
+    tokenizer = copy.deepcopy(world_tokenizer)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
+    )
+    assert tokenizer("solve")["input_ids"].count(tokenizer.bos_token_id) == 1
+    assert ChatFormat(tokenizer).encode(user("solve")).count(tokenizer.bos_token_id) == 1
