@@ -13,7 +13,6 @@ Refuses sequences without a prompt, and token ids that the engine could not have
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -138,7 +137,7 @@ class Actor:
             self._optimizer.megatron.zero_grad()
             sums = _sum_over_ranks(self._runner.train(self._wrapped, batches, loss_of))
             norm, taken = self._optimizer.step(rate)
-        tokens = int(_over_data_parallel(sum(len(sequence.response_ids) for sequence in sequences)))
+        tokens = _over_data_parallel(sum(len(sequence.response_ids) for sequence in sequences))
         return UpdateReport(sums.pop(_LOSS, 0.0), norm, rate, sums, tokens, skipped=not taken)
 
     def save(self, folder: Path) -> None:
@@ -210,21 +209,24 @@ def _token_batch(sequences: Sequence[TrainingSequence], output: Tensor) -> Token
 
 def _sum_over_ranks(results: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
     """Sums of all micro-batches of all data-parallel ranks, the same on every rank, added in order of rank."""
-    local: Counter[str] = Counter()
-    for result in results:
-        local.update({name: float(value) for name, value in result.items()})
+    local = _added([{name: float(value) for name, value in result.items()} for result in results])
     if dist.get_world_size() == 1:
-        return dict(local)
+        return local
     group = parallel_state.get_data_parallel_group()
     parts: list[dict[str, float]] = [{}] * dist.get_world_size(group)
-    dist.all_gather_object(parts, dict(local), group=group)
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
-    shared = [dict(total)]
+    dist.all_gather_object(parts, local, group=group)
+    shared = [_added(parts)]
     source = parallel_state.get_pipeline_model_parallel_last_rank()
     dist.broadcast_object_list(shared, src=source, group=parallel_state.get_pipeline_model_parallel_group())
     return shared[0]
+
+
+def _added(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0.0) + value
+    return total
 
 
 def _over_data_parallel(count: int) -> int:

@@ -26,7 +26,7 @@ from megatron_seirenes.actor.attention import PackedAttention
 from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.backend import Backend
-from megatron_seirenes.errors import MissingComponentError
+from megatron_seirenes.errors import MissingComponentError, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _ROUTER_DTYPES = {"float32": "fp32", "float64": "fp64", None: None}
@@ -69,9 +69,15 @@ def padded_vocabulary(vocabulary: int, tensor_parallel: int) -> int:
 def transformer_config(architecture: Architecture, config: Config, backend: Backend) -> TransformerConfig:
     """Megatron-Core's configuration of `architecture` under `config`.
 
-    Raises MissingComponentError for what cannot run on this device or is not built yet.
+    Raises MissingComponentError for what cannot run on this device or is not built yet, UsageError for a layout that
+    Megatron-Core does not train.
     """
     _refuse_unbuilt(config, backend)
+    if architecture.experts and config.parallel.tensor > 1 and not config.parallel.sequence_parallel:
+        raise UsageError(
+            f"parallel.tensor is {config.parallel.tensor} in a mixture of experts: Megatron-Core trains that with "
+            "sequence parallelism only; set parallel.sequence_parallel to true"
+        )
     parallel, dtype = config.parallel, DTYPES[config.model.dtype]
     return TransformerConfig(
         num_layers=architecture.layers,
@@ -102,6 +108,7 @@ def transformer_config(architecture: Architecture, config: Config, backend: Back
         expert_tensor_parallel_size=parallel.expert_tensor,
         sequence_parallel=parallel.sequence_parallel and parallel.tensor > 1,
         variable_seq_lengths=parallel.pipeline > 1,
+        moe_token_dispatcher_type="alltoall",  # the only one that takes variable lengths; checked in dense models too
         # Megatron-Core's "per token" mode averages nowhere: see update.py for why losses must be summed.
         calculate_per_token_loss=True,
         init_method=torch.nn.init.zeros_,
@@ -127,7 +134,6 @@ def _expert_fields(architecture: Architecture, config: Config, backend: Backend)
         "moe_router_dtype": _ROUTER_DTYPES[config.precision.router_dtype],
         "moe_router_load_balancing_type": "none",
         "moe_aux_loss_coeff": 0.0,
-        "moe_token_dispatcher_type": "alltoall",
         "moe_grouped_gemm": backend.is_cuda,
         "moe_permute_fusion": backend.is_cuda,
     }
@@ -197,7 +203,7 @@ def _build_chunk(architecture: Architecture, config: TransformerConfig, vp_stage
         share_embeddings_and_output_weights=architecture.tied_embeddings,
         position_embedding_type="rope",
         rotary_percent=1.0,
-        rotary_base=architecture.rope_theta,  # type: ignore[arg-type]  # any number will do
+        rotary_base=architecture.rope_theta,
         vp_stage=vp_stage,
     )
     # The router is created in float32 whatever params_dtype says; checkpoints and the engine hold it in model.dtype.
