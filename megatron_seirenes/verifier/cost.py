@@ -12,6 +12,8 @@ from fractions import Fraction
 LONGEST_ANSWER = 4_000
 DEEPEST_NESTING = 100
 MOST_ELEMENTS = 2_500
+MOST_SIGNS = 400
+MOST_BARS = 40
 LONGEST_NUMERAL = 1_000
 LARGEST_DECIMAL_EXPONENT = 2_000
 MOST_BITS = 20_000
@@ -69,8 +71,8 @@ def check_expression(text: str) -> None:
         raise TooCostly(f"longer than {LONGEST_ANSWER} characters")
     if nesting(text) > DEEPEST_NESTING:
         raise TooCostly(f"nested deeper than {DEEPEST_NESTING}")
-    if max(text.count("^"), text.count("-"), text.count("\\sqrt")) > 400:
-        raise TooCostly("more than 400 powers, signs or roots")
+    if max(text.count(sign) for sign in ("^", "-", "\\sqrt")) > MOST_SIGNS or text.count("|") > MOST_BARS:
+        raise TooCostly(f"more than {MOST_SIGNS} powers, signs or roots, or {MOST_BARS} bars")
 
 
 def check_numeral(text: str) -> None:

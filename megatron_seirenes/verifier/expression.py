@@ -286,7 +286,6 @@ class _Reader:
         """The arguments of a function letter: any for f, g, h; for others only single tokens, else it is a product."""
         if not self._is_sign("("):
             return ()
-        start = self._place
         simple = self._kind(1) in {"letter", "number"} or (self._kind(1) == "command" and self._peek(1) in GREEK)
         if name[0] not in _FUNCTION_LETTERS and not (simple and self._is_sign(")", 2)):
             return ()
@@ -295,11 +294,8 @@ class _Reader:
         while self._is_sign(","):
             self._next()
             arguments.append(self.sum())
-        if self._is_sign(")"):
-            self._next()
-            return tuple(arguments)
-        self._place = start
-        return ()
+        self._expect(")")
+        return tuple(arguments)
 
     def _absolute(self) -> Node:
         self._expect("|")

@@ -2,7 +2,7 @@ r"""One spelling for what is written in many: the text of an answer before anyth
 
 Unicode is folded into ASCII and LaTeX (full-width digits, CJK punctuation, minus signs, superscripts, vulgar fractions,
 Greek), LaTeX loses its dress (sizes, spaces, fonts, alternative command names), thousands separators go. Meaning is
-never touched: no unit, sign, word or operator is dropped here. Total and linear; a second pass changes nothing.
+never touched: no unit, sign, word or operator is dropped here. Total and linear.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ _SEPARATED_THOUSANDS = re.compile(
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"\s+", " "),
         (r"\\\\(?=(?:frac|dfrac|sqrt|pi|text|left|right|cdot|times|boxed)" + _NOT_A_LETTER + ")", r"\\"),
         (r"\\(?:left|right)\s*\.", ""),
         (_commands("left|right|middle|[bB]igg?[lrm]?"), ""),

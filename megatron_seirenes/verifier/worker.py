@@ -1,13 +1,14 @@
 r"""The worker process: reads inputs as JSON lines, answers verdicts as JSON lines, and is expendable.
 
-Before it reads anything it caps its own address space, forbids core dumps, asks to die with its parent and takes
-standard output away from everybody else. A timer of the kernel ends it when one input takes more than its CPU seconds
-and a margin, should the parent be too busy to do so; running out of memory ends it too. It never answers for what it
-could not judge: the parent sees the end and decides.
+Before it reads anything it caps its own address space, forbids core dumps, asks to die with its parent, leaves the
+network where the kernel lets it, and takes standard output away from everybody else. A timer of the kernel ends it when
+one input takes more than its CPU seconds and a margin, should the parent be too busy to do so; running out of memory
+ends it too. It never answers for what it could not judge: the parent sees the end and decides.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -34,6 +35,18 @@ def confine(memory_mb: int) -> None:
     sys.setrecursionlimit(RECURSION_LIMIT)
 
 
+def leave_the_network() -> None:
+    """Moves into an empty network namespace where the kernel lets it; nothing here needs a network.
+
+    An ordinary user needs a user namespace for that. Root must not take one: it would lose the right to read other
+    users' files, Python's own among them.
+    """
+    if not hasattr(os, "unshare"):
+        return
+    with contextlib.suppress(OSError):
+        os.unshare(os.CLONE_NEWNET if os.geteuid() == 0 else os.CLONE_NEWUSER | os.CLONE_NEWNET)
+
+
 def private_output() -> BinaryIO:
     """Standard output for verdicts alone: whatever a library prints goes nowhere."""
     mine = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -54,6 +67,8 @@ def serve(judge: Callable[[str, str], str], cpu_seconds: float, requests: Binary
             reason = judge(request["gold"], request["answer"])
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
+        except Exception:  # a fault of a library on one input is that input's, not the worker's
+            reason = "unparsable"
         signal.setitimer(signal.ITIMER_PROF, 0)
         verdict = {"ticket": request["ticket"], "reason": reason, "seconds": time.process_time() - began}
         verdicts.write(json.dumps(verdict).encode("ascii") + b"\n")
@@ -61,6 +76,7 @@ def serve(judge: Callable[[str, str], str], cpu_seconds: float, requests: Binary
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
+    leave_the_network()
     confine(settings["memory_mb"])
     verdicts = private_output()
     try:
