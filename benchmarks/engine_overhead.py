@@ -16,7 +16,9 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -79,7 +81,7 @@ def through_engine(engine: VLLMEngine, requests: Sequence[Request]) -> int:
     return tokens
 
 
-def through_vllm(llm, requests: Sequence[Request], seeded: bool) -> int:
+def through_vllm(llm: Any, requests: Sequence[Request], seeded: bool) -> int:
     """Tokens drawn by `LLM.generate`, as one calls it without further thought, with or without per-request seeds."""
     from vllm import SamplingParams
 
@@ -147,7 +149,7 @@ def compare(folder: Path, count: int, rounds: int) -> None:
     best: dict[str, float] = {}
     for turn in range(rounds):
         for name, work in variants.items():
-            row = measured(lambda work=work, turn=turn: work(load_of(count, turn)))
+            row = measured(partial(work, load_of(count, turn)))
             best[name] = min(best.get(name, float("inf")), row["cpu_seconds"] / row["tokens"])
             print(json.dumps({"variant": name, "round": turn, **row}), flush=True)
     print(json.dumps({"cpu_ratio_to_vllm": {name: round(value / best["vllm"], 3) for name, value in best.items()}}))

@@ -44,7 +44,7 @@ def engine_arguments(
         "generation_config": "vllm",
         "trust_remote_code": config.model.trust_remote_code,
         "dtype": config.model.dtype,
-        "seed": config.run.seed,
+        "seed": 0,  # every request carries its own
         "tensor_parallel_size": rollout.tensor,
         "distributed_executor_backend": "external_launcher",
         "max_model_len": max_length,

@@ -44,6 +44,7 @@ def engine(kind, folders):
     from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
 
     with gloo_world():
+        before = global_state()
         engine = VLLMEngine(
             folders[0],
             engine_config(),
@@ -52,10 +53,21 @@ def engine(kind, folders):
             sampled_vocabulary=DRAWN[kind],
             backend=Backend(torch.device("cpu")),
         )
+        assert global_state() == before
         yield engine
         engine.close()
         engine.close()
         assert torch.distributed.is_initialized()
+
+
+def global_state():
+    return (
+        random.getstate(),
+        numpy.random.get_state()[1].tolist(),
+        torch.get_rng_state().tolist(),
+        torch.get_num_threads(),
+        torch.set_num_threads.__name__,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -172,13 +184,10 @@ def test_aborted_requests_never_complete(engine):
 
 
 def test_no_global_state_is_left_changed(engine, folders):
-    state = random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    threads = torch.get_num_threads()
+    before = global_state()
     drive(engine, batch())
     engine.load_weights(load_file(folders[1] / "model.safetensors").items(), 1)
-    assert (random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == state
-    assert torch.get_num_threads() == threads
-    assert "skip" not in torch.set_num_threads.__name__
+    assert global_state() == before
 
 
 def test_wrong_weights_are_refused_by_name(engine, folders):
@@ -197,6 +206,19 @@ def test_wrong_weights_are_refused_by_name(engine, folders):
             engine.load_weights(wrong.items(), 1)
     engine.load_weights(tensors.items(), 0)
     assert len(drive(engine, batch())) == 6
+
+
+def addresses(engine):
+    """Where the parameters lie: CUDA graphs remember it."""
+    read = lambda worker: {name: p.data_ptr() for name, p in worker.model_runner.get_model().named_parameters()}  # noqa: E731
+    return engine._engine.collective_rpc(read)[0]
+
+
+def test_parameters_keep_their_addresses(engine, folders):
+    before = addresses(engine)
+    engine.load_weights(load_file(folders[1] / "model.safetensors").items(), 1)
+    assert len(before) > 10
+    assert addresses(engine) == before
 
 
 def test_updates_do_not_leak(engine, folders):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_seirenes.architecture import architecture_from_config
-from megatron_seirenes.config.schema import Config, ModelSection, RolloutSection, RunSection
+from megatron_seirenes.config.schema import Config, ModelSection, RolloutSection
 from megatron_seirenes.errors import UsageError
 from megatron_seirenes.records import Sampling
 from megatron_seirenes.rollouts.vllm_settings import (
@@ -34,7 +34,6 @@ ARCHITECTURE = architecture_from_config(
 
 def config(**rollout):
     return Config(
-        run=RunSection(seed=3),
         model=ModelSection(path="m", dtype="float32"),
         rollout=RolloutSection(**rollout),
     )
@@ -50,7 +49,7 @@ def test_what_does_not_depend_on_the_device():
         assert found["dtype"] == "float32"
         assert found["distributed_executor_backend"] == "external_launcher"
         assert found["logprobs_mode"] == "processed_logprobs"
-        assert (found["max_num_seqs"], found["tensor_parallel_size"], found["seed"]) == (7, 2, 3)
+        assert (found["max_num_seqs"], found["tensor_parallel_size"]) == (7, 2)
         assert found["enable_prefix_caching"] is False
         assert found["trust_remote_code"] is False
 
