@@ -28,6 +28,7 @@ from megatron.core import dist_checkpointing, parallel_state
 from megatron.core.dist_checkpointing.core import CheckpointingException
 from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+from megatron.core.transformer.module import MegatronModule
 
 from megatron_seirenes.actor.optimizer import ActorOptimizer
 from megatron_seirenes.errors import DataError, MissingComponentError
@@ -35,7 +36,7 @@ from megatron_seirenes.errors import DataError, MissingComponentError
 SUPPORTED_MEGATRON = ("0.19.2",)
 
 
-def save_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer) -> None:
+def save_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: ActorOptimizer) -> None:
     """Writes a checkpoint into `folder`. Collective; call within the actor scope."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
@@ -44,7 +45,7 @@ def save_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer:
         dist_checkpointing.save(_state(modules, optimizer, is_loading=False), str(folder))
 
 
-def load_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer) -> None:
+def load_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: ActorOptimizer) -> None:
     """Loads what `save_checkpoint` wrote, into models of the same shape. Collective; call within the actor scope.
 
     Raises DataError when the folder holds no complete checkpoint of this shape.
@@ -62,7 +63,7 @@ def load_checkpoint(folder: Path, modules: Sequence[torch.nn.Module], optimizer:
     optimizer.updates = state["updates"]
 
 
-def _state(modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer, is_loading: bool) -> dict[str, Any]:
+def _state(modules: Sequence[MegatronModule], optimizer: ActorOptimizer, is_loading: bool) -> dict[str, Any]:
     for inner in _torch_optimizers(optimizer):
         _create_adam_state(inner)
     metadata = {
@@ -78,7 +79,7 @@ def _state(modules: Sequence[torch.nn.Module], optimizer: ActorOptimizer, is_loa
     return {**models, "optimizer": sharded, "updates": optimizer.updates}
 
 
-def _model_names(modules: Sequence[torch.nn.Module]) -> list[str]:
+def _model_names(modules: Sequence[MegatronModule]) -> list[str]:
     return ["model"] if len(modules) == 1 else [f"model{index}" for index in range(len(modules))]
 
 
