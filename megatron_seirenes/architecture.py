@@ -86,18 +86,17 @@ def read_architecture(folder: str | Path) -> Architecture:
 
 def architecture_from_config(config: Mapping[str, Any], source: str = "config.json") -> Architecture:
     """The architecture that the content of a Hugging Face `config.json` describes. Raises DataError."""
+    if not isinstance(config, Mapping):
+        raise DataError(f"{source}: holds a {type(config).__name__}; a JSON object with model_type was expected")
     family = FAMILIES.get(config.get("model_type", ""))
     if family is None:
         raise DataError(
             f"{source}: model_type is {config.get('model_type')!r}; families that can be trained: {', '.join(FAMILIES)}"
         )
-    missing = [
-        key
-        for key in ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "intermediate_size")
-        if key not in config
-    ]
-    if missing:
-        raise DataError(f"{source}: keys are missing: {', '.join(missing)}")
+    needed = (*_NEEDED, *_NEEDED_BY_EXPERTS) if family.moe else _NEEDED
+    faulty = [f"{key} is {config.get(key)!r}" for key in needed if not _is_size(config.get(key))]
+    if faulty:
+        raise DataError(f"{source}: whole numbers above 0 were expected: {', '.join(faulty)}")
     _refuse_unsupported(config, family, source)
     heads = config["num_attention_heads"]
     return Architecture(
@@ -115,6 +114,14 @@ def architecture_from_config(config: Mapping[str, Any], source: str = "config.js
         tied_embeddings=bool(config.get("tie_word_embeddings", False)),
         experts=_experts(config, source) if family.moe else None,
     )
+
+
+_NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "intermediate_size")
+_NEEDED_BY_EXPERTS = ("num_experts_per_tok", "moe_intermediate_size")
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _rope_theta(config: Mapping[str, Any]) -> float:

@@ -15,6 +15,7 @@ import typer
 
 from megatron_seirenes.cli import attack, audit, config, doctor, evaluate, judge, quickstart, report, train, warmup
 from megatron_seirenes.cli.launch import rank, under_torchrun
+from megatron_seirenes.device.quiet import quieten_libraries
 from megatron_seirenes.errors import ConfigError, SeirenesError, StoppedBySignal
 
 INTERRUPTED = 130
@@ -46,6 +47,7 @@ for _module in COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
+    quieten_libraries()
     try:
         app(arguments, prog_name="seirenes")
     except SeirenesError as error:

@@ -12,14 +12,11 @@ from megatron_seirenes.errors import ConfigError
 from megatron_seirenes.evaluation.benchmarks import Evaluator, Results
 from megatron_seirenes.trainer.assembly import build_roles, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.runtime import open_engine, open_judge, open_world
 
 
 def evaluate(config: Config) -> Results:
     """Runs every benchmark, prints the table and writes RUN_DIR/evaluation/. Raises ConfigError, DataError."""
-    from megatron_seirenes.device.distributed import start_distributed, stop_distributed
-    from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
-    from megatron_seirenes.verifier.judge import PooledJudge
-
     if not config.evaluation.benchmarks:
         raise ConfigError("evaluation", ["evaluation.benchmarks: no benchmark is named"])
     directory = RunDirectory.of(config)
@@ -27,18 +24,9 @@ def evaluate(config: Config) -> Results:
     assets = open_policy(config, directory)
     roles = build_roles(config, ("reasoner", "adversary"), assets.chat)
     with ExitStack() as stack:
-        world = start_distributed(config.parallel)
-        stack.callback(stop_distributed)
-        judge = stack.enter_context(PooledJudge(config.verifier))
-        engine = VLLMEngine(
-            assets.folder,
-            config,
-            architecture=assets.architecture,
-            stop_ids=assets.stop_ids,
-            sampled_vocabulary=assets.sampled_vocabulary,
-            backend=world.backend,
-        )
-        stack.callback(engine.close)
+        world = open_world(config, stack)
+        judge = open_judge(config, stack)
+        engine = open_engine(config, assets, world, stack)
         results = Evaluator(config, roles, engine, judge, assets.chat).run_all(directory.evaluation)
     print_results(results)
     print(f"every answer: {directory.evaluation}")
@@ -51,5 +39,7 @@ def print_results(results: Results) -> None:
     for name, result in results.benchmarks.items():
         estimate = result.estimate
         interval = f"{100 * estimate.low:.1f} – {100 * estimate.high:.1f}"
-        table.add_row(name, str(len(result.question_ids)), f"avg@{result.samples}", f"{100 * estimate.mean:.1f} %", interval)
+        table.add_row(
+            name, str(len(result.question_ids)), f"avg@{result.samples}", f"{100 * estimate.mean:.1f} %", interval
+        )
     Console().print(table)

@@ -83,7 +83,9 @@ def _start(command: Command) -> subprocess.Popen[bytes]:
 def _check(command: Command, process: subprocess.Popen[bytes]) -> None:
     if process.poll():
         tail = "\n".join(command.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
-        raise SeirenesError(f"{command.title} failed with exit code {process.returncode}; the end of {command.log}:\n{tail}")
+        raise SeirenesError(
+            f"{command.title} failed with exit code {process.returncode}; the end of {command.log}:\n{tail}"
+        )
 
 
 def _bars(console: Console) -> Progress:

@@ -90,7 +90,11 @@ class Plan:
 
     def policies(self) -> dict[str, Path]:
         """The folder of every policy that is compared, by the name it has in the tables."""
-        found = {WARM: self.warm, "GRPO": self.run_dir("grpo") / "policy", "Seirênes": self.run_dir("seirenes") / "policy"}
+        found = {
+            WARM: self.warm,
+            "GRPO": self.run_dir("grpo") / "policy",
+            "Seirênes": self.run_dir("seirenes") / "policy",
+        }
         return found | ({FROZEN: self.run_dir("frozen") / "policy"} if self.control else {})
 
     def write_configs(self) -> None:
@@ -102,11 +106,14 @@ class Plan:
         ]
         new = self.template.model.new
         assert new is not None, "the quickstart's template describes a new model"
-        self._write("warmup", {
-            "run": {"name": "warmup", "dir": str(self.run_dir("warmup_run"))},
-            "model": {"new": new.model_copy(update={"tokenizer": str(self.tokenizer)}).model_dump()},
-            "warmup": {"phases": phases, "out": str(self.warm)},
-        })
+        self._write(
+            "warmup",
+            {
+                "run": {"name": "warmup", "dir": str(self.run_dir("warmup_run"))},
+                "model": {"new": new.model_copy(update={"tokenizer": str(self.tokenizer)}).model_dump()},
+                "warmup": {"phases": phases, "out": str(self.warm)},
+            },
+        )
         warm = {"path": str(self.warm), "new": None}
         self._write_run("seirenes", {"model": warm})
         # Twice as many updates a step as one flush would give, so that GRPO learns from all it generates.
@@ -135,7 +142,7 @@ class Plan:
         budget = self.template.run.budget.generated_tokens or 1
         metrics = self.run_dir(run) / "metrics.jsonl"
         product, log = self.run_dir(run) / "policy", self.logs / f"{run}.log"
-        return self._command(f"training {run}", "train", run, product, log, lambda: training_progress(metrics, budget))
+        return self._command(f"training {run}", "train", run, product, log, lambda: token_progress(metrics, budget))
 
     def evaluation_command(self, policy: str) -> Command:
         name = f"evaluate-{slug(policy)}"
@@ -160,11 +167,12 @@ def conclude(plan: Plan, console: Console) -> None:
     console.print(Markdown(summary))
     from megatron_seirenes.observe.report import write_report
 
-    report = write_report([plan.run_dir("seirenes"), plan.run_dir("grpo")], plan.out / "report.html")
+    runs = [plan.run_dir("seirenes"), plan.run_dir("grpo")]
+    report = write_report(runs, plan.out / "report.html")
     console.print(
         f"the same table: {plan.out / 'summary.md'}\n"
         f"curves, queues and bundles (question, hint, answers side by side): {report}\n"
-        f"runs: {plan.run_dir('seirenes')}, {plan.run_dir('grpo')}; trained policy: {plan.run_dir('seirenes') / 'policy'}\n"
+        f"runs: {runs[0]}, {runs[1]}; trained policy: {runs[0] / 'policy'}\n"
         f"again, by hand: seirenes train {plan.configs / 'seirenes.yaml'} run.dir=another",
         highlight=False,
         soft_wrap=True,
@@ -193,7 +201,7 @@ def warmup_progress(log: Path, steps: list[int]) -> float:
     return min(1.0, (sum(steps[:done]) + (int(current[-1]) if current else 0)) / sum(steps))
 
 
-def training_progress(metrics: Path, budget: int) -> float:
+def token_progress(metrics: Path, budget: int) -> float:
     """How much of the token budget a run has used."""
     if not metrics.exists():
         return 0.0

@@ -57,9 +57,15 @@ def summary_markdown(results: Mapping[str, Mapping[str, Any]], comparisons: Sequ
     ]
     for name, title in BENCHMARKS.items():
         questions = results[policies[0]][name]["questions"]
-        cells = [_percent(Estimate(*(results[policy][name][key] for key in ("mean", "low", "high")))) for policy in policies]
+        cells = [
+            _percent(Estimate(*(results[policy][name][key] for key in ("mean", "low", "high")))) for policy in policies
+        ]
         lines.append(f"| {title} ({questions} questions) | " + " | ".join(cells) + " |")
-    lines += ["", "| difference, points | " + " | ".join(BENCHMARKS.values()) + " |", "|---|" + "---|" * len(BENCHMARKS)]
+    lines += [
+        "",
+        "| difference, points | " + " | ".join(BENCHMARKS.values()) + " |",
+        "|---|" + "---|" * len(BENCHMARKS),
+    ]
     for policy, against in dict.fromkeys((c.policy, c.against) for c in comparisons):
         row = [c for c in comparisons if (c.policy, c.against) == (policy, against)]
         lines.append(f"| {policy} − {against} | " + " | ".join(_points(c.difference) for c in row) + " |")

@@ -53,13 +53,13 @@ def open_policy(config: Config, directory: RunDirectory) -> PolicyAssets:
 
 def _policy_folder(config: Config, directory: RunDirectory) -> Path:
     model = config.model
-    if (model.path is None) == (model.new is None):
-        raise ConfigError("model", ["model.path, model.new: exactly one of them must be given"])
-    if model.path is not None:
+    if model.path is not None and model.new is None:
         folder = Path(model.path)
         if not folder.is_dir():
             raise DataError(f"model.path: {folder} is not a folder; a Hugging Face model folder is expected")
         return folder
+    if model.new is None or model.path is not None:
+        raise ConfigError("model", ["model.path, model.new: exactly one of them must be given"])
     from megatron_seirenes.bridge.new_model import create_model_folder
 
     folder = directory.path / "new_model"

@@ -41,7 +41,7 @@ def score(actor: Actor, rollouts: Sequence[Rollout], reference_needed: bool) -> 
     reference = actor.reference_logprobs(sequences) if reference_needed else []
     return Scores(
         actor={rollout.id: result.logprobs for rollout, result in zip(rollouts, scored, strict=True)},
-        reference={rollout.id: result.logprobs for rollout, result in zip(rollouts, reference)},
+        reference={rollout.id: result.logprobs for rollout, result in zip(rollouts, reference, strict=False)},
     )
 
 

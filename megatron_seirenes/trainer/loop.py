@@ -196,7 +196,8 @@ class Trainer:
         self.cursor = Cursor(step)
         every = self.config.evaluation.every
         if parts.evaluate is not None and every and step % every == 0:
-            self.row |= parts.evaluate(step)
+            with self._timed("evaluation"):
+                self.row |= parts.evaluate(step)
         self.row |= self._step_totals()
         self.spent.seconds += float(self.row["time/step"] or 0.0)
         self.watch.step_done(self.row)
@@ -212,11 +213,12 @@ class Trainer:
         totals["mastery/retired"] = len(parts.sampler.retired)
         totals["mastery/live_fraction"] = parts.sampler.live_fraction
         totals["tokens/trained"] = row.get("tokens/trained") or 0
-        totals["time/snapshot"], self._snapshot_seconds = self._snapshot_seconds, 0.0
-        seconds = {name: float(row[f"time/{name}"] or 0.0) for name in ("rollout", "train", "sync")}
-        totals["time/step"] = sum(seconds.values()) + totals["time/snapshot"]
+        totals["time/snapshot"] = self._snapshot_seconds
+        seconds = {name: float(row[f"time/{name}"] or 0.0) for name in _PARTS_OF_A_STEP}
+        totals["time/step"] = sum(seconds.values()) + self._snapshot_seconds
         totals["throughput/generated"] = _rate(row["tokens/generated"], seconds["rollout"])
         totals["throughput/trained"] = _rate(totals["tokens/trained"], seconds["train"])
+        self._snapshot_seconds = 0.0
         return totals
 
     # -- stopping and saving
@@ -227,7 +229,9 @@ class Trainer:
 
     def _save_and_stop(self) -> None:
         path = self._save()
-        raise StoppedBySignal(f"stopped by a signal; everything is saved in {path}; the same command goes on from there")
+        raise StoppedBySignal(
+            f"stopped by a signal; everything is saved in {path}; the same command goes on from there"
+        )
 
     def _save(self) -> Path:
         if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
@@ -274,7 +278,8 @@ class Trainer:
         self.row[key] = (self.row.get(key) or 0.0) + self.clock() - started
 
 
-_TIMES = ("time/rollout", "time/judge_wait", "time/train", "time/sync")
+_PARTS_OF_A_STEP = ("rollout", "train", "sync", "evaluation")
+_TIMES = ("time/judge_wait", *(f"time/{name}" for name in _PARTS_OF_A_STEP))
 
 
 def _rate(tokens: float | int | None, seconds: float) -> float | None:

@@ -1,7 +1,8 @@
 """The run directory: where everything a run leaves behind lies, and how it is cut back when a run goes on.
 
 Layout (docs/operations.md): config.yaml, metrics.jsonl, rollouts/, snapshots/, timeline.json, tensorboard/, logs/,
-evaluation/, policy/ (the trained policy as a Hugging Face folder), report.html. Only rank 0 writes shared files; every rank may read.
+evaluation/, policy/ (the trained policy as a Hugging Face folder), report.html. Only rank 0 writes shared files; every
+rank may read.
 """
 
 from __future__ import annotations

@@ -39,7 +39,9 @@ class StopListener:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         signal.set_wakeup_fd(self._previous_descriptor)
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]

@@ -6,6 +6,8 @@ import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
+import torch
+
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.rules import training_faults
 from megatron_seirenes.config.schema import Config
@@ -15,6 +17,8 @@ from megatron_seirenes.objectives.registry import build_loss
 from megatron_seirenes.observe.records import remove_records_after
 from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Problem
+from megatron_seirenes.roles.role import Roles
+from megatron_seirenes.rollouts.engine import Engine
 from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.assembly import (
@@ -25,11 +29,13 @@ from megatron_seirenes.trainer.assembly import (
     load_problems,
     open_policy,
 )
-from megatron_seirenes.trainer.loop import Parts, Trainer
+from megatron_seirenes.trainer.loop import Evaluate, Parts, Trainer
 from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.runtime import launched_processes, open_actor, open_engine, open_judge, open_world
 from megatron_seirenes.trainer.signals import StopListener
 from megatron_seirenes.trainer.snapshot import complete_snapshots, newest_sound_snapshot, read_state
 from megatron_seirenes.trainer.watch import Watch
+from megatron_seirenes.verifier.protocol import Judge
 
 
 def train(config: Config, resume: str = "auto") -> None:
@@ -37,7 +43,7 @@ def train(config: Config, resume: str = "auto") -> None:
 
     Raises ConfigError, DataError and UsageError for what is wrong with the input, StoppedBySignal after a stop.
     """
-    faults = training_faults(config)
+    faults = training_faults(config, cuda=torch.cuda.is_available(), world_size=launched_processes())
     if faults:
         raise ConfigError("configuration", faults)
     directory = RunDirectory.of(config)
@@ -73,32 +79,42 @@ def _build(
     stop: StopListener,
     stack: ExitStack,
 ) -> Trainer:
-    from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.bridge.gather import hf_tensors
-    from megatron_seirenes.device.distributed import start_distributed, stop_distributed
-    from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
-    from megatron_seirenes.verifier.judge import PooledJudge
 
     roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
     first = {stage.role for stage in game.stages if stage.parent is None}
     check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
-    world = start_distributed(config.parallel)
-    stack.callback(stop_distributed)
-    judge = stack.enter_context(PooledJudge(config.verifier))
-    actor = Actor(assets.architecture, config, world.backend, sampled_vocabulary=assets.sampled_vocabulary)
-    actor.load_hf(assets.folder)
+    world = open_world(config, stack)
+    judge = open_judge(config, stack)
+    actor = open_actor(config, assets, world)
     if config.objective.reference_kl > 0:
         actor.remember_reference()
-    engine = VLLMEngine(
-        assets.folder,
-        config,
-        architecture=assets.architecture,
-        stop_ids=assets.stop_ids,
-        sampled_vocabulary=assets.sampled_vocabulary,
-        backend=world.backend,
+    engine = open_engine(config, assets, world, stack)
+    parts = Parts(
+        game=game,
+        sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, config.problems.mastery),
+        streams=Streams(game),
+        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop),
+        actor=actor,
+        engine=engine,
+        losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
+        policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
+        evaluate=_evaluation(config, roles, engine, judge, assets, directory),
     )
-    stack.callback(engine.close)
-    scheduler = RolloutScheduler(
+    return Trainer(config, parts, directory, watch, stop, run_fingerprint(game, assets, problems))
+
+
+def _scheduler(
+    config: Config,
+    game: Game,
+    roles: Roles,
+    engine: Engine,
+    judge: Judge,
+    assets: PolicyAssets,
+    watch: Watch,
+    stop: StopListener,
+) -> RolloutScheduler:
+    return RolloutScheduler(
         game,
         roles,
         {"shared": engine},
@@ -114,23 +130,12 @@ def _build(
         on_progress=watch.progress,
         should_stop=lambda: stop.requested,
     )
-    mastery = config.problems.mastery
-    parts = Parts(
-        game=game,
-        sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, mastery),
-        streams=Streams(game),
-        scheduler=scheduler,
-        actor=actor,
-        engine=engine,
-        losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
-        policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
-        evaluate=_evaluation_hook(config, roles, engine, judge, assets, directory),
-    )
-    return Trainer(config, parts, directory, watch, stop, run_fingerprint(game, assets, problems))
 
 
-def _evaluation_hook(config, roles, engine, judge, assets, directory):
-    """Evaluates the configured benchmarks with the trainer's own engine, or None when training is not evaluated."""
+def _evaluation(
+    config: Config, roles: Roles, engine: Engine, judge: Judge, assets: PolicyAssets, directory: RunDirectory
+) -> Evaluate | None:
+    """Evaluates the configured benchmarks with the trainer's own engine; None when training is not evaluated."""
     if not config.evaluation.every or not config.evaluation.benchmarks:
         return None
     from megatron_seirenes.evaluation.benchmarks import Evaluator

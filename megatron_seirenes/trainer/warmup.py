@@ -22,6 +22,7 @@ from megatron_seirenes.problems.supervised import Record, read_records
 from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.trainer.assembly import PolicyAssets, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.runtime import open_actor, open_world
 from megatron_seirenes.trainer.warmup_progress import WarmupProgress
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ class PhaseResult:
 
 def warmup(config: Config) -> None:
     """Runs every phase of `config.warmup` and writes `warmup.out`. Raises ConfigError, DataError."""
-    from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.bridge.export import export_hf_folder
-    from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
     if not config.warmup.phases or config.warmup.out is None:
         raise ConfigError("warmup", ["warmup.phases and warmup.out: both must be given to warm up a policy"])
@@ -50,16 +49,17 @@ def warmup(config: Config) -> None:
     directory = RunDirectory.of(config)
     directory.create()
     assets = open_policy(config, directory)
-    phases = [(phase, encode_records(read_records(phase.records), assets, phase.records)) for phase in config.warmup.phases]
+    phases = [
+        (phase, encode_records(read_records(phase.records), assets, phase.records)) for phase in config.warmup.phases
+    ]
     with ExitStack() as stack:
-        world = start_distributed(config.parallel)
-        stack.callback(stop_distributed)
-        actor = Actor(assets.architecture, config, world.backend, sampled_vocabulary=assets.sampled_vocabulary)
-        actor.load_hf(assets.folder)
+        actor = open_actor(config, assets, open_world(config, stack))
         progress = stack.enter_context(WarmupProgress(len(phases), config.observe.console))
         for number, (phase, sequences) in enumerate(phases, start=1):
             progress.begin(number, phase.steps)
-            result = run_phase(actor, phase, sequences, stable_seed(config.run.seed, "warmup", number), progress.updated)
+            result = run_phase(
+                actor, phase, sequences, stable_seed(config.run.seed, "warmup", number), progress.updated
+            )
             progress.end(result.steps, result.loss)
         export_hf_folder(actor.modules, assets.architecture, out, assets.folder, config.model.dtype)
 
@@ -97,7 +97,9 @@ def run_phase(
         rate = learning_rate(phase, step)
         report = actor.update(weighted(batch), loss_function, learning_rate=rate)
         if report.skipped:
-            raise SeirenesError(f"warm-up: the gradient of update {step} is not finite; lower warmup.phases lr ({phase.lr:g})")
+            raise SeirenesError(
+                f"warm-up: the gradient of update {step} is not finite; lower warmup.phases lr ({phase.lr:g})"
+            )
         moving = report.loss if moving is None else MOVING_MEAN * moving + (1 - MOVING_MEAN) * report.loss
         on_update(moving, rate)
         if phase.until_loss is not None and step >= phase.min_steps and moving < phase.until_loss:

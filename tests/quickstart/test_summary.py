@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from megatron_seirenes.quickstart.run import claim, merged, slug, training_progress, warmup_progress
-from megatron_seirenes.quickstart.summary import compare, read_results, summary_markdown
 from megatron_seirenes.errors import UsageError
+from megatron_seirenes.quickstart.run import claim, merged, slug, token_progress, warmup_progress
+from megatron_seirenes.quickstart.summary import compare, read_results, summary_markdown
 
 
 def results(success: float) -> dict:
@@ -30,11 +30,13 @@ def test_differences_are_paired_over_shared_questions(tmp_path):
 def test_progress_is_read_from_what_the_commands_leave_behind(tmp_path):
     log = tmp_path / "log"
     assert warmup_progress(log, [100, 100]) == 0.0
-    log.write_text("warm-up 1/2 | update 50/100 | loss 1\nwarm-up 1/2 | done after 60 updates\nwarm-up 2/2 | update 50/100 | x\n")
+    log.write_text(
+        "warm-up 1/2 | update 50/100 | loss 1\nwarm-up 1/2 | done after 60 updates\nwarm-up 2/2 | update 50/100 | x\n"
+    )
     assert warmup_progress(log, [100, 100]) == 0.75
     metrics = tmp_path / "metrics.jsonl"
     metrics.write_text('{"step": 1, "tokens/generated": 25}\n{"step": 2, "tokens/gen')
-    assert training_progress(metrics, 100) == 0.25
+    assert token_progress(metrics, 100) == 0.25
 
 
 def test_a_folder_belongs_to_one_quickstart(tmp_path):

@@ -1,12 +1,12 @@
 """The loop on a toy world: the order of Algorithm 1, the rows it writes, and going on exactly from any stop."""
 
 import pytest
+from toy_run import StopAfter, toy_config, toy_trainer
 
 from megatron_seirenes.errors import StoppedBySignal
 from megatron_seirenes.observe.metrics import validate_row
 from megatron_seirenes.observe.records import read_records
 from megatron_seirenes.observe.writer import read_metrics
-from toy_run import StopAfter, toy_config, toy_trainer
 
 TIMES = ("time/", "throughput/", "verifier/seconds")
 
@@ -53,9 +53,15 @@ def test_every_row_is_whole_and_every_stream_is_updated(uninterrupted):
 def test_groups_end_trained_evicted_or_pending(uninterrupted):
     for name, flush in (("clean", 4), ("adversary", 8), ("robust", 4)):
         rows = uninterrupted[0]["rows"]
-        total = {key: sum(row[f"streams/{name}/{key}"] for row in rows) for key in ("accepted", "evicted_stale", "evicted_overflow", "updates")}
+        total = {
+            key: sum(row[f"streams/{name}/{key}"] for row in rows)
+            for key in ("accepted", "evicted_stale", "evicted_overflow", "updates")
+        }
         assert total["accepted"] == (
-            flush * total["updates"] + total["evicted_stale"] + total["evicted_overflow"] + rows[-1][f"streams/{name}/pending"]
+            flush * total["updates"]
+            + total["evicted_stale"]
+            + total["evicted_overflow"]
+            + rows[-1][f"streams/{name}/pending"]
         )
 
 

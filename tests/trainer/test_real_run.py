@@ -52,11 +52,12 @@ def world(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     make_tokenizer(folder / "tokenizer")
     write_records(folder / "records.jsonl")
-    new = dict(family="qwen3_moe", tokenizer=str(folder / "tokenizer"), layers=2, hidden=64, ffn_size=64, heads=2)
-    new |= dict(kv_heads=1, head_dim=32, max_positions=64, experts=4, experts_per_token=2, expert_ffn_size=32)
+    new = {"family": "qwen3_moe", "tokenizer": str(folder / "tokenizer"), "max_positions": 64, "initializer_std": 0.06}
+    new |= {"layers": 2, "hidden": 64, "ffn_size": 64, "heads": 2, "kv_heads": 1, "head_dim": 32}
+    new |= {"experts": 4, "experts_per_token": 2, "expert_ffn_size": 32}
     config = {
         "run": {"collection_steps": 4},
-        "model": {"dtype": "float32", "new": new | {"initializer_std": 0.06}},
+        "model": {"dtype": "float32", "new": new},
         "actor": {"micro_batch_tokens": 512},
         "rollout": {"max_prompt_tokens": 40, "max_sequences": 64, "kv_cache_bytes": 1 << 24},
         "game": {"stages": {"R1": {"max_tokens": 8}, "R2": {"max_tokens": 6}, "R3": {"max_tokens": 8}}},

@@ -35,7 +35,9 @@ def test_a_phase_makes_all_its_steps_without_a_target():
 
 def test_a_phase_ends_at_its_target_but_not_before_min_steps():
     seen = []
-    result = run_phase(Actor([0.0] * 10), phase(until_loss=0.5, min_steps=4), SEQUENCES, 0, lambda *said: seen.append(said))
+    result = run_phase(
+        Actor([0.0] * 10), phase(until_loss=0.5, min_steps=4), SEQUENCES, 0, lambda *said: seen.append(said)
+    )
     assert result.steps == 4 and len(seen) == 4
 
 

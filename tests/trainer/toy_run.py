@@ -122,12 +122,14 @@ class StopAfter:
 
 
 def toy_config(folder: Path, **run) -> Config:
-    return Config.model_validate({
-        "run": {"dir": str(folder), "collection_steps": 6, **run},
-        "observe": {"console": "none", "tensorboard": False},
-        "snapshot": {"every": 2, "keep": 2},
-        "problems": {"per_step": 6},
-    })
+    return Config.model_validate(
+        {
+            "run": {"dir": str(folder), "collection_steps": 6, **run},
+            "observe": {"console": "none", "tensorboard": False},
+            "snapshot": {"every": 2, "keep": 2},
+            "problems": {"per_step": 6},
+        }
+    )
 
 
 def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "seirenes", problems: int = 20) -> Trainer:
