@@ -23,7 +23,7 @@ from megatron_seirenes.records import Bundle, Group, Rollout
 Record = dict[str, Any]
 Decode = Callable[[Sequence[int]], str]
 
-COMPRESSION_LEVEL = 4  # a third of the time of the usual 6 for a few per cent more bytes
+COMPRESSION_LEVEL = 1  # a sixth of the time of the usual 6 for a quarter more bytes
 
 
 def record_path(run_dir: Path, step: int) -> Path:
@@ -65,20 +65,17 @@ def write_records(run_dir: Path, step: int, members: Iterable[bytes]) -> Path:
 def read_records(path: Path) -> Iterator[Record]:
     """The records of one file, in order. Raises DataError naming the file when it is not whole."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
+        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+            yield from parse_records(file)
     except (OSError, EOFError, ValueError) as error:
         raise DataError(f"{path}: not a file of rollout records: {error}") from error
 
 
-def remove_records_after(run_dir: Path, step: int) -> int:
-    """Removes the files of later steps, as a run does that goes on from `step`; returns their number."""
-    last = record_path(run_dir, step).name
-    later = sorted(path for path in (run_dir / "rollouts").glob("step-*.jsonl.gz") if path.name > last)
-    for path in later:
-        path.unlink()
-    return len(later)
+def parse_records(lines: str | Iterable[str]) -> Iterator[Record]:
+    """Records from the text of a file, or from its lines. Raises ValueError on a line that is not JSON."""
+    for line in lines.split("\n") if isinstance(lines, str) else lines:
+        if line:
+            yield json.loads(line)
 
 
 def _credit(groups: Mapping[str, Sequence[Group]]) -> dict[str, tuple[str, float, float]]:

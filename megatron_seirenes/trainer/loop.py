@@ -237,6 +237,7 @@ class Trainer:
         if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
             return self.directory.snapshots / self.cursor.name
         started = self.clock()
+        self.watch.settle()
         with self.watch.span("snapshot"):
             path = write_snapshot(
                 self.directory.snapshots,

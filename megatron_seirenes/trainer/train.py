@@ -14,7 +14,7 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import ConfigError, StoppedBySignal, UsageError
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.objectives.registry import build_loss
-from megatron_seirenes.observe.records import remove_records_after
+from megatron_seirenes.observe.bundle_index import remove_records_after
 from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.role import Roles

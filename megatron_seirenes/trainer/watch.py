@@ -14,7 +14,8 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.observe.console import Console, make_console
 from megatron_seirenes.observe.forecast import Spent as ForecastSpent
-from megatron_seirenes.observe.records import encode_records, rollout_records, write_records
+from megatron_seirenes.observe.record_writer import RecordWriter
+from megatron_seirenes.observe.records import rollout_records
 from megatron_seirenes.observe.tensorboard import RowSink, TensorBoardSink, WandbSink
 from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile, steady_clock
 from megatron_seirenes.observe.writer import MetricsWriter
@@ -39,6 +40,7 @@ class Watch:
         self.clock = steady_clock()
         self._timeline = Timeline(self.clock)
         self._timeline_file = TimelineFile(directory.timeline) if config.observe.timeline else None
+        self._records = RecordWriter(directory.path)
         self._rollout_spans: list[Span] = []
         self._sinks: list[RowSink] = []
         self._console: Console | None = None
@@ -56,6 +58,7 @@ class Watch:
             sink.close()
         if self._console is not None:
             self._console.close()
+        self._records.close()
 
     def go_on_after(self, step: int, spent: Spent) -> None:
         """The run goes on after `step`: later rows are dropped, they will be lived again."""
@@ -117,11 +120,14 @@ class Watch:
         for stream, credited in groups.items():
             for group in credited:
                 by_problem.setdefault(group.problem_id, {}).setdefault(stream, []).append(group)
-        members = (
-            encode_records(rollout_records(bundle, by_problem.get(bundle.problem.id, {}), self._decode))
-            for bundle in bundles
-        )
-        write_records(self._directory.path, step, members)
+        records = [
+            rollout_records(bundle, by_problem.get(bundle.problem.id, {}), self._decode) for bundle in bundles
+        ]
+        self._records.write(step, records)
+
+    def settle(self) -> None:
+        """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it."""
+        self._records.wait()
 
     def step_done(self, row: Row) -> None:
         dropped = self._metrics.append(row)

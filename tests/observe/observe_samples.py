@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from megatron_seirenes.games.game import Game, Stage, Stream, check_game
-from megatron_seirenes.observe.records import encode_records, rollout_records, write_records
+from megatron_seirenes.observe.bundle_index import encode_bundle, write_bundles
+from megatron_seirenes.observe.records import rollout_records
 from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Birth, Bundle, Group, Problem, Request, Rollout, Sampling, Verdict
 
@@ -204,8 +205,8 @@ def make_run(folder: Path, steps: int = 40, gain: float = 0.4, lr: float = 1e-6,
                 answer_text=HOSTILE[0] + " \\boxed{7}" + "long " * 3000,
             ),
         ]
-        records = [record for one in bundles for record in rollout_records(one, groups_of(one), decode)]
-        write_records(folder, step, [encode_records(records)])
+        encoded = [encode_bundle(rollout_records(one, groups_of(one), decode)) for one in bundles]
+        write_bundles(folder, step, encoded)
     return folder
 
 

@@ -9,8 +9,6 @@ from megatron_seirenes.errors import DataError
 from megatron_seirenes.observe.records import (
     encode_records,
     read_records,
-    record_path,
-    remove_records_after,
     rollout_records,
     write_records,
 )
@@ -91,14 +89,3 @@ def test_a_file_cut_short_names_itself(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"step-000001"):
         list(read_records(path))
-
-
-def test_later_steps_are_removed_when_a_run_goes_on(tmp_path: Path) -> None:
-    for step in (9, 10, 11, 1_000_000):
-        write_records(tmp_path, step, [])
-    assert remove_records_after(tmp_path, 10) == 2
-    assert sorted(path.name for path in (tmp_path / "rollouts").iterdir()) == [
-        record_path(tmp_path, 9).name,
-        record_path(tmp_path, 10).name,
-    ]
-    assert remove_records_after(tmp_path / "nowhere", 0) == 0
