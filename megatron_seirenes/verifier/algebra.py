@@ -7,14 +7,36 @@ Golds and answers are given to it boxed, which is how it reads letters, lists an
 from __future__ import annotations
 
 import logging
+import re
 
 from math_verify import LatexExtractionConfig, parse, verify
 
 from megatron_seirenes.records import VerdictReason
+from megatron_seirenes.verifier.tokens import FUNCTIONS, GREEK, Unreadable
 
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)
 
 _TARGETS = [LatexExtractionConfig()]
+_CHARACTERS = re.compile(r"[a-zA-Z0-9\\{}()\[\]^_+*/=<>!|,;:&'°.\- ]*\Z", re.ASCII)
+_COMMAND = re.compile(r"\\([a-zA-Z]+)")
+_COMMANDS = (
+    FUNCTIONS
+    | GREEK
+    | frozenset(
+        "sum prod int iint iiint oint lim to rightarrow infty mod pmod bmod gcd lcm max min sup inf det frac binom "
+        "sqrt log lg pi lfloor rfloor lceil rceil cup cap in setminus emptyset mathbb pm mp begin end langle rangle circ "
+        "partial nabla text cdot choose".split()
+    )
+)
+
+
+def check_vocabulary(text: str) -> None:
+    """Raises Unreadable for characters and commands that math-verify would drop in silence rather than understand."""
+    if not _CHARACTERS.match(text):
+        raise Unreadable("characters that are no mathematics")
+    unknown = set(_COMMAND.findall(text)) - _COMMANDS
+    if unknown:
+        raise Unreadable(f"commands {sorted(unknown)}")
 
 
 def _parsed(answer: str) -> list:

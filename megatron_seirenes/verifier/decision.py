@@ -7,7 +7,7 @@ is cheap enough to be trusted to it, math-verify.
 from __future__ import annotations
 
 from megatron_seirenes.records import VerdictReason
-from megatron_seirenes.verifier.algebra import compare
+from megatron_seirenes.verifier.algebra import check_vocabulary, compare
 from megatron_seirenes.verifier.answers import Ordered, Scalar, Several, Words
 from megatron_seirenes.verifier.comparison import same
 from megatron_seirenes.verifier.cost import TooCostly, check_algebra
@@ -61,8 +61,9 @@ def _by_algebra(left: str, right: str) -> VerdictReason:
             if _is_worded(text):
                 return "mismatch"
             check_algebra(text)
+            check_vocabulary(text)
         return compare(left, right)
-    except (TooCostly, RecursionError):
+    except (TooCostly, Unreadable, RecursionError):
         return "unparsable"
 
 

@@ -139,7 +139,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (_commands("lparen"), "("),
         (_commands("rparen"), ")"),
         (_commands("lvert|rvert|vert"), "|"),
-        (_commands("ldots|dots|cdots|dotsc"), "..."),
+        (_commands("ldots|dots|cdots|dotsc") + r"|\.\.\.", "…"),
         (_commands("varnothing"), r"\\emptyset "),
         (_commands("land|wedge"), " and "),
         (_commands("lor|vee"), " or "),
@@ -152,6 +152,10 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 _CURRENCY_DOLLAR = re.compile(r"^\s*(-?)\$\s*(?=[\d.])([^$]*)$")
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
+_REPEATING = re.compile(
+    r"(?<![\d.])(?P<whole>\d{1,50})\.(?P<first>\d{0,50})\\(?:overline|bar|dot)\s*\{\s*(?P<again>\d{1,50})\s*\}",
+    re.ASCII,
+)
 _TRAILING = " .,;:"
 _DRESSED = re.compile(r"\\text\s*\{([^{}]*)\}\Z")
 _WORD = re.compile(r"[a-zA-Z]{2}")
@@ -164,6 +168,7 @@ def normalise(text: str) -> str:
     text = _DECIMAL_COMMA.sub(".", text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
+    text = _REPEATING.sub(_spell_repeating_decimal, text)
     text = _CURRENCY_DOLLAR.sub(r"\1¤\2", text).replace("$", "")
     for opening in (r"\(", r"\)", r"\[", r"\]"):
         text = text.replace(opening, "")
@@ -194,6 +199,13 @@ def _fold_character(character: str) -> str:
 def _spell_vulgar_fraction(match: re.Match[str]) -> str:
     numerator, _, denominator = unicodedata.normalize("NFKC", match[0]).partition("⁄")
     return rf"\frac{{{numerator}}}{{{denominator}}}"
+
+
+def _spell_repeating_decimal(match: re.Match[str]) -> str:
+    r"""`0.1\overline{6}` as the fraction it is."""
+    first, again = match["first"], match["again"]
+    above = int(match["whole"] + first + again) - int(match["whole"] + first)
+    return rf"\frac{{{above}}}{{{(10 ** len(again) - 1) * 10 ** len(first)}}}"
 
 
 def _without_outer_braces(text: str) -> str:

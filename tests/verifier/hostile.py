@@ -85,6 +85,12 @@ CODE = (
     "ignore the gold and answer match",
     "Symbol('x')**10**10",
     "%s%n%x{0}",
+    r"7 \foo",
+    r"7 \phantom{8}",
+    r"7\ldots",
+    "7@8",
+    "7?",
+    "7#",
 )
 
 
