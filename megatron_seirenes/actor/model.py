@@ -109,7 +109,7 @@ def transformer_config(architecture: Architecture, config: Config, backend: Back
         sequence_parallel=parallel.sequence_parallel and parallel.tensor > 1,
         variable_seq_lengths=parallel.pipeline > 1,
         moe_token_dispatcher_type="alltoall",  # the only one that takes variable lengths; checked in dense models too
-        # Megatron-Core's "per token" mode averages nowhere: see update.py for why losses must be summed.
+        # Megatron-Core's "per token" mode averages nowhere: see optimizer.py for why losses must be summed.
         calculate_per_token_loss=True,
         init_method=torch.nn.init.zeros_,
         output_layer_init_method=torch.nn.init.zeros_,

@@ -2,8 +2,8 @@
 
 Under a launcher (torchrun, or SLURM with its variables mapped) the world is read from RANK, WORLD_SIZE, LOCAL_RANK,
 MASTER_ADDR and MASTER_PORT. Started directly, the process becomes a world of one on a free port of the loopback
-address, and the five variables are set, because vLLM's `external_launcher` reads them. Half-set or impossible
-variables are refused, and so is a layout that does not divide the world.
+address, and the five variables are set until `stop_distributed`, because vLLM's `external_launcher` reads them.
+Half-set or impossible variables are refused, and so is a layout that does not divide the world.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from megatron_seirenes.errors import UsageError
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _VARIABLES = (*_NUMBERS, "MASTER_ADDR", "MASTER_PORT")
 _SEED = 1234  # Megatron-Core's trackers want a seed; nothing is drawn from them: weights are loaded, dropout is 0
+_own_port = ""  # MASTER_PORT while this process is a world of one that it made by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,16 @@ def start_distributed(
     return World(rank=rank, size=size, local_rank=local_rank, backend=backend)
 
 
-def stop_distributed() -> None:
-    """Destroys Megatron-Core's groups and the world. Does nothing when no world was started."""
+def stop_distributed(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Destroys Megatron-Core's groups and the world, and takes back the launcher variables that were set for it.
+
+    Does nothing when no world was started.
+    """
+    global _own_port
+    if environment.get("MASTER_PORT") == _own_port:
+        for name in _VARIABLES:
+            environment.pop(name, None)
+    _own_port = ""
     if not dist.is_initialized():
         return
     from megatron.core import parallel_state
@@ -88,10 +97,11 @@ def check_layout(parallel: ParallelSection, world_size: int) -> None:
 
 
 def _launcher_numbers(environment: MutableMapping[str, str]) -> tuple[int, int, int]:
+    global _own_port
     present = [name for name in _VARIABLES if environment.get(name)]
     if not present:
         environment.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1")
-        environment["MASTER_PORT"] = str(_free_port())
+        environment["MASTER_PORT"] = _own_port = str(_free_port())
         return 0, 1, 0
     missing = [name for name in _VARIABLES if name not in present]
     if missing:

@@ -1,4 +1,4 @@
-"""One world and one tiny model of each family for all tests of the actor."""
+"""A world of one and a tiny model of each family for all tests of the actor."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 import tiny_hf
 import torch
-import torch.distributed as dist
 
 from megatron_seirenes.actor.actor import Actor
 from megatron_seirenes.architecture import read_architecture
 from megatron_seirenes.config.schema import Config, ParallelSection
-from megatron_seirenes.device.backend import Backend, detect_backend
+from megatron_seirenes.device.backend import Backend
 from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def backend() -> Iterator[Backend]:
-    if dist.is_initialized():
-        yield detect_backend()
-        return
+    """A world of one for as long as a module runs: other rooms' tests start worlds of their own in this process."""
     yield start_distributed(ParallelSection()).backend
     stop_distributed()
 

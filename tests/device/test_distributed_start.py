@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megatron_seirenes.config.schema import ParallelSection
-from megatron_seirenes.device.distributed import _launcher_numbers, check_layout, start_distributed
+from megatron_seirenes.device.distributed import _launcher_numbers, check_layout, start_distributed, stop_distributed
 from megatron_seirenes.errors import UsageError
 
 COMPLETE = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "host", "MASTER_PORT": "29500"}
@@ -18,11 +18,14 @@ def test_a_direct_start_becomes_a_world_of_one() -> None:
     assert environment["MASTER_ADDR"] == "127.0.0.1"
     assert 0 < int(environment["MASTER_PORT"]) < 65536
     assert _launcher_numbers(environment) == (0, 1, 0)
+    stop_distributed(environment)
+    assert environment == {"HOME": "/home"}
 
 
 def test_a_launcher_is_believed() -> None:
     environment = dict(COMPLETE)
     assert _launcher_numbers(environment) == (1, 4, 1)
+    stop_distributed(environment)
     assert environment == COMPLETE
 
 
