@@ -116,8 +116,7 @@ class Plan:
         )
         warm = {"path": str(self.warm), "new": None}
         self._write_run("seirenes", {"model": warm})
-        # Twice as many updates a step as one flush would give, so that GRPO learns from all it generates.
-        self._write_run("grpo", {"model": warm, "game": {"name": "grpo"}, "streams": {"clean": {"max_flushes": 2}}})
+        self._write_run("grpo", {"model": warm, "game": {"name": "grpo"}})
         if self.control:
             self._write_run("frozen", {"model": warm, "optimizer": {"lr": 0.0}})
         for policy, folder in self.policies().items():
