@@ -242,9 +242,10 @@ def problem_sources(config: Config) -> Iterator[Fault]:
 
 
 def _file_or_task(key: str, source: ProblemSource) -> Iterator[Fault]:
-    if (source.path is None) == (source.task is None):
-        seen = "neither is given" if source.path is None else "both are given"
-        yield Fault(key, f"must give path (a file) or task (a procedural one); {seen}")
+    given = [name for name in ("path", "hub", "task") if getattr(source, name) is not None]
+    if len(given) != 1:
+        seen = f"{' and '.join(given)} are given" if given else "none is given"
+        yield Fault(key, f"must give one of path (a file), hub (a data set) and task (a procedural one); {seen}")
     elif source.task is not None and source.count is None:
         yield Fault(f"{key}.count", "is missing: a procedural task has no end")
 

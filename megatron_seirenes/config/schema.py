@@ -168,13 +168,17 @@ class OptimizerSection(Section):
 
 
 class ProblemSource(Section):
-    """Where questions come from: a file (`path`, read as `format`) or a procedural `task`.
+    """Where questions come from: a file or folder (`path`, read as `format`), a data set of the hub, or a `task`.
 
-    `columns` maps id, question, answer to the column names of the file, for formats that are not known by name.
-    `split` of a procedural task keeps templates for evaluation out of training.
+    `columns` maps id, question, answer, choices and distractor to the column names of the file, for formats that are
+    not known by name. `files` is a glob inside a folder or data set. `split` of a procedural task keeps templates for
+    evaluation out of training.
     """
 
     path: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    files: str | None = None
     format: str | None = None
     columns: dict[str, str] = {}
     task: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -49,6 +50,27 @@ def without_dollars(text: str) -> str:
     return inner if text.startswith("$") and text.endswith("$") and "$" not in inner else text
 
 
+def answer_list(answers: Sequence[str], several: bool) -> str:
+    """A list of answers as one gold: `several` are all asked for, of alternatives the first stands for them.
+
+    Raises ValueError for an empty list or one that holds anything but text.
+    """
+    if isinstance(answers, str) or not answers or not all(isinstance(answer, str) for answer in answers):
+        raise ValueError(f"a list of answers expected, {answers!r} seen")
+    return ", ".join(without_dollars(answer) for answer in (answers if several else answers[:1]))
+
+
+def choice_key(value: object) -> str:
+    """The letter of the right choice, given as an index from 0 or as the letter itself. Raises ValueError."""
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, str) and len(value.strip()) == 1 and value.strip().isalpha():
+        return value.strip().upper()
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"the index or letter of a choice expected, {value!r} seen")
+    return letter(value)
+
+
 def letter(index: int) -> str:
     """The letter of a choice: 0 is A."""
     if not 0 <= index < 26:
@@ -56,9 +78,12 @@ def letter(index: int) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
 
 
-def lettered(choices: list[str]) -> str:
-    """Choices as lines `A. …`."""
-    return "\n".join(f"{letter(index)}. {choice}" for index, choice in enumerate(choices))
+def lettered(choices: Sequence[str], labels: Sequence[str] | None = None) -> str:
+    """Choices as lines `A. …`, under their own labels where they have some. Raises ValueError for no list of texts."""
+    if isinstance(choices, str) or len(choices) < 2:
+        raise ValueError(f"a list of at least two choices expected, {choices!r} seen")
+    labels = [letter(index) for index in range(len(choices))] if labels is None else labels
+    return "\n".join(f"{label}. {choice}" for label, choice in zip(labels, choices, strict=True))
 
 
 def without_wrapping(text: str, wrappings: tuple[tuple[str, str], ...]) -> str:

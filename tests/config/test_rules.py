@@ -138,11 +138,11 @@ CASES = [
         "below rollout.max_sequences (256)",
         [{"rollout": {"max_batched_tokens": 256}}],
     ),
-    ([{"problems": {"train": [FILE, {}]}}], "problems.train.1", "neither", [{"problems": {"train": [FILE]}}]),
+    ([{"problems": {"train": [FILE, {}]}}], "problems.train.1", "none is given", [{"problems": {"train": [FILE]}}]),
     (
         [{"problems": {"train": [{**FILE, "task": "t"}]}}],
         "problems.train.0",
-        "both",
+        "path and task are given",
         [{"problems": {"train": [{"task": "t", "count": 5}]}}],
     ),
     ([{"problems": {"train": [{"task": "t"}]}}], "problems.train.0.count", "no end", [{"problems": {"train": [FILE]}}]),

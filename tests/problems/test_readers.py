@@ -56,7 +56,7 @@ def test_the_three_containers_agree(tmp_path):
 def test_count_takes_the_first(tmp_path):
     path = jsonl(tmp_path / "p.jsonl", *({"question": f"q{n}", "answer": "1"} for n in range(5)))
     assert [problem.id for problem in read_problems(ProblemSource(path=path, count=2))] == ["p/1", "p/2"]
-    assert "count is 6, but the file holds only 5" in refusal(ProblemSource(path=path, count=6))
+    assert "count is 6, but it holds only 5" in refusal(ProblemSource(path=path, count=6))
 
 
 def test_what_a_user_may_get_wrong(tmp_path):
@@ -67,17 +67,18 @@ def test_what_a_user_may_get_wrong(tmp_path):
     (tmp_path / "latin.jsonl").write_bytes(b'{"question": "\xe9", "answer": "1"}')
     assert "missing.jsonl: no such file" in refusal(ProblemSource(path=str(tmp_path / "missing.jsonl")))
     assert "empty.jsonl: holds no problems" in refusal(ProblemSource(path=str(tmp_path / "empty.jsonl")))
-    assert "unknown file type '.txt'; known: .jsonl, .csv, .parquet" in refusal(
+    assert "unknown file type '.txt'; known: .jsonl, .json, .csv, .parquet, .arrow" in refusal(
         ProblemSource(path=str(tmp_path / "p.txt"))
     )
     assert "p.parquet: cannot be read" in refusal(ProblemSource(path=str(tmp_path / "p.parquet")))
     assert "latin.jsonl: cannot be read" in refusal(ProblemSource(path=str(tmp_path / "latin.jsonl")))
-    assert f"{tmp_path}: unknown file type" in refusal(ProblemSource(path=str(tmp_path)))
+    assert "holds several splits (empty, latin, p)" in refusal(ProblemSource(path=str(tmp_path)))
+    assert "`files` chooses files of a folder" in refusal(ProblemSource(path=path, files="*.jsonl"))
     assert "unknown format 'gsm'; known: plain, gsm8k" in refusal(ProblemSource(path=path, format="gsm"))
     assert "not both" in refusal(ProblemSource(path=path, format="gsm8k", columns={"question": "q"}))
     assert "unknown columns gold; allowed" in refusal(ProblemSource(path=path, columns={"gold": "a"}))
-    assert "needs `path` or `task`" in refusal(ProblemSource())
-    assert "needs `path` or `task`" in refusal(ProblemSource(path=path, task="chain_arithmetic"))
+    assert "needs `path`, `hub` or `task`" in refusal(ProblemSource())
+    assert "needs `path`, `hub` or `task`" in refusal(ProblemSource(path=path, task="chain_arithmetic"))
     assert "`count` is missing" in refusal(ProblemSource(task="chain_arithmetic"))
     assert "held_out" in refusal(ProblemSource(path=path, split="held_out"))
 
@@ -118,7 +119,7 @@ def test_bad_rows_can_be_skipped_and_are_counted(tmp_path, caplog):
 def test_equal_ids_are_named(tmp_path):
     rows = [{"id": 7, "question": "q", "answer": "1"}, {"id": 7, "question": "q", "answer": "1"}]
     path = jsonl(tmp_path / "p.jsonl", *rows)
-    assert "row 2: id p/7 was already used in row 1" in refusal(ProblemSource(path=path))
+    assert "p.jsonl, row 2: id p/7 was already used in " in refusal(ProblemSource(path=path))
 
 
 def test_several_sources(tmp_path):
@@ -150,7 +151,7 @@ def test_verl_rows_lose_their_wrapping_and_repetition(tmp_path):
         ("v/2", "Bare?", "3"),
     ]
     jsonl(tmp_path / "v.jsonl", verl_row("What?", 1), verl_row("What?", 1, gold="4"))
-    assert "row 2: id v/1 was already used in row 1" in refusal(ProblemSource(path=path, format="verl"))
+    assert "v.jsonl, row 2: id v/1 was already used in " in refusal(ProblemSource(path=path, format="verl"))
     jsonl(tmp_path / "v.jsonl", {"prompt": [{"role": "system", "content": "x"}], "reward_model": {"ground_truth": "1"}})
     assert "row 1: not in format verl: the prompt has no user message" in refusal(
         ProblemSource(path=path, format="verl")
