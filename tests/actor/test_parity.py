@@ -1,4 +1,4 @@
-"""The actor equals Hugging Face in float32: log-probabilities, gradients, and the weights after one optimizer step."""
+"""The actor equals Hugging Face in float32: logits, log-probabilities, gradients, and the weights after one optimizer step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import torch
 from actor_samples import PROMPTS, RESPONSES, WEIGHTS, training_sequences, weighted_likelihood
 
 from megatron_seirenes.actor.actor import Actor
+from megatron_seirenes.actor.batch import make_micro_batch
+from megatron_seirenes.device.backend import Backend
 
 BUDGETS = (1, 14, 64)  # one sequence a micro-batch, a few, all in one
 LEARNING_RATE, DECAY, CLIP, BETAS, EPSILON = 1e-2, 0.1, 1.0, (0.8, 0.95), 1e-3
@@ -75,3 +77,19 @@ def test_logprobs_and_entropy_equal_hugging_face(name: str, make_actor: Callable
                 logprobs, entropy = tiny_hf.response_scores(model, prompt, response, temperature)
                 assert result.logprobs == pytest.approx(logprobs.tolist(), abs=1e-5)
                 assert result.entropy == pytest.approx(entropy.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", tiny_hf.CONFIGS)
+def test_logits_equal_hugging_face_packed_and_alone(
+    name: str, make_actor: Callable[..., Actor], backend: Backend
+) -> None:
+    model, actor, sequences = tiny_hf.make_model(name), make_actor(name), training_sequences()
+    alone = [[index] for index in range(len(sequences))]
+    for members in (*alone, list(range(len(sequences)))):
+        batch = make_micro_batch(sequences, members, 1, backend.device)
+        with torch.no_grad(), backend.actor_scope():
+            logits = actor.modules[0].eval()(batch.tokens, batch.positions, None, packed_seq_params=batch.packed)
+        inputs = [[*sequences[i].prompt_ids, *sequences[i].response_ids[:-1]] for i in members]
+        with torch.no_grad():
+            expected = torch.cat([model(torch.tensor([ids])).logits[0] for ids in inputs])
+        assert float((logits.reshape(expected.shape) - expected).abs().max()) <= 1e-4, members
