@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_seirenes.cli.arguments import ConfigFile, Overrides
 
-EXAMPLE = "seirenes evaluate yaml_configs/qwen3_4b.yaml model.path=runs/first/policy"
+EXAMPLE = "seirenes evaluate runs/quickstart/configs/seirenes.yaml model.path=runs/quickstart/seirenes/policy"
 
 
 def evaluate(file: ConfigFile, overrides: Overrides = None) -> None:

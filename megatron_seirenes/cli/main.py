@@ -10,9 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Annotated
 
 import typer
 
+from megatron_seirenes import __version__
 from megatron_seirenes.cli import attack, audit, config, doctor, evaluate, judge, quickstart, report, train, warmup
 from megatron_seirenes.cli.launch import rank, under_torchrun
 from megatron_seirenes.device.quiet import quieten_libraries
@@ -34,12 +36,28 @@ COMMANDS: tuple[ModuleType, ...] = (
 
 app = typer.Typer(
     name="seirenes",
-    help="Adversarial self-play with evolving distractions on Megatron-Core and vLLM.",
     epilog="Example: seirenes quickstart",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"seirenes {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Adversarial self-play with evolving distractions on Megatron-Core and vLLM."""
+
+
 for _module in COMMANDS:
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=f"Example: {_module.EXAMPLE}")(getattr(_module, _name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from megatron_seirenes.cli.arguments import ConfigFile, Overrides
 
-EXAMPLE = "seirenes warmup yaml_configs/quickstart.yaml warmup.out=runs/warm"
+EXAMPLE = "seirenes warmup yaml_configs/smollm2_cpu.yaml model.path=runs/smollm2_cpu/model"
 
 
 def warmup(file: ConfigFile, overrides: Overrides = None) -> None:

@@ -68,7 +68,7 @@ def diagnose(probes: Probes | None = None) -> Diagnosis:
         _torch(probes, cuda),
         *(_component(probes, component, on_cuda) for component in COMPONENTS),
         _vllm(probes, on_cuda),
-        _apex(probes),
+        _apex(probes, on_cuda),
         *_left_over_folder(probes),
     ]
     return Diagnosis(
@@ -144,11 +144,12 @@ def _vllm(probes: Probes, on_cuda: bool) -> Finding:
     )
 
 
-def _apex(probes: Probes) -> Finding:
+def _apex(probes: Probes, on_cuda: bool) -> Finding:
     """The package that package managers call apex is an old web toolkit; NVIDIA's is known by its optimizers."""
     folder = probes.folder("apex")
     if folder is None:
-        return Finding("apex", "missing", "not installed", "NVIDIA Apex", APEX.rules_out, APEX.remedy)
+        status: Status = "missing" if on_cuda else "not needed"
+        return Finding("apex", status, "not installed", "NVIDIA Apex", APEX.rules_out, APEX.remedy)
     if folder.holds("optimizers"):
         return Finding("apex", "ok", probes.version("apex") or "installed", "NVIDIA Apex")
     return Finding(

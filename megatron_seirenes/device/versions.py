@@ -67,7 +67,7 @@ COMPONENTS: tuple[Component, ...] = (
         ("nvidia-modelopt",),
         "0.47.0",
         "never",
-        "quantising checkpoints",
+        "quantising checkpoints (not built yet)",
         "pip install nvidia-modelopt==0.47.0 requests",
     ),
 )

@@ -20,8 +20,8 @@ def evaluate(config: Config) -> Results:
     if not config.evaluation.benchmarks:
         raise ConfigError("evaluation", ["evaluation.benchmarks: no benchmark is named"])
     directory = RunDirectory.of(config)
-    directory.create()
     assets = open_policy(config, directory)
+    directory.create()
     roles = build_roles(config, ("reasoner", "adversary"), assets.chat)
     with ExitStack() as stack:
         world = open_world(config, stack)

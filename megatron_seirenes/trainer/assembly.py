@@ -12,7 +12,7 @@ from typing import Any
 
 from megatron_seirenes.architecture import Architecture, read_architecture
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import ConfigError, DataError
+from megatron_seirenes.errors import ConfigError, DataError, UsageError
 from megatron_seirenes.games.credit import CreditRules
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.games.registry import StreamOverrides, build_game
@@ -37,7 +37,7 @@ class PolicyAssets:
 
 
 def open_policy(config: Config, directory: RunDirectory) -> PolicyAssets:
-    """The policy of `model.path`, or of `model.new` made in the run directory once. Raises ConfigError, DataError."""
+    """The policy of `model.path`, or of `model.new` made in the run directory once. Raises UsageError."""
     folder = _policy_folder(config, directory)
     architecture = read_architecture(folder)
     tokenizer = load_tokenizer(folder, trust_remote_code=config.model.trust_remote_code)
@@ -64,7 +64,10 @@ def _policy_folder(config: Config, directory: RunDirectory) -> Path:
 
     folder = directory.path / "new_model"
     if not (folder / "config.json").exists():
-        create_model_folder(model.new, config.run.seed, model.dtype, folder)
+        try:
+            create_model_folder(model.new, config.run.seed, model.dtype, folder)
+        except OSError as error:
+            raise UsageError(f"run.dir: {folder} cannot be written: {error.strerror or error}") from None
     return folder
 
 

@@ -50,8 +50,8 @@ def train(config: Config, resume: str = "auto") -> None:
     game = build_run_game(config)
     problems = load_problems(config)
     snapshot = _snapshot_to_resume(directory, resume)
-    directory.create()
     assets = open_policy(config, directory)
+    directory.create()
     _claim(directory, config, resuming=snapshot is not None)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
@@ -60,6 +60,8 @@ def train(config: Config, resume: str = "auto") -> None:
         if snapshot is not None:
             _go_on(trainer, snapshot)
         watch.begin()
+        if snapshot is not None:
+            watch.event(f"going on from {snapshot}")
         try:
             reason = trainer.run()
         except StoppedBySignal as stopped:

@@ -47,8 +47,8 @@ def warmup(config: Config) -> None:
         raise ConfigError("warmup", ["warmup.phases and warmup.out: both must be given to warm up a policy"])
     out = Path(config.warmup.out)
     directory = RunDirectory.of(config)
-    directory.create()
     assets = open_policy(config, directory)
+    directory.create()
     phases = [
         (phase, encode_records(read_records(phase.records), assets, phase.records)) for phase in config.warmup.phases
     ]

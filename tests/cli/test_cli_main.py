@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from megatron_seirenes import __version__
 from megatron_seirenes.cli import main as entry
 from megatron_seirenes.errors import (
     ConfigError,
@@ -91,6 +92,16 @@ def test_help_answers_at_once_and_loads_nothing_heavy() -> None:
     *shown, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
     assert {"torch", "vllm", "megatron", "transformers", "pydantic"}.isdisjoint(shown)
     assert float(seconds) < 1
+
+
+def test_a_report_on_nothing_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "report", str(tmp_path / "gone"))
+    assert code == 2 and "no metrics.jsonl" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"seirenes {__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", [module.__name__.rpartition(".")[2] for module in entry.COMMANDS])

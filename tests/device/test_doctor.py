@@ -108,7 +108,8 @@ def test_the_apex_of_package_managers_is_the_wrong_one(tmp_path: Path) -> None:
     (tmp_path / "apex" / "optimizers").mkdir()
     right = diagnose(Machine(CPU_SET, apex=PackageFolder((tmp_path / "apex",), namespace=False)))
     assert finding(right, "apex").status == "ok"
-    assert finding(diagnose(Machine(CPU_SET)), "apex").status == "missing"
+    assert finding(diagnose(Machine(CPU_SET)), "apex").status == "not needed"
+    assert finding(diagnose(Machine(CUDA_SET, H100)), "apex").status == "missing"
 
 
 def test_a_left_over_transformer_engine_folder_blocks_and_is_named(tmp_path: Path) -> None:

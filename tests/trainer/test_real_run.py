@@ -169,6 +169,7 @@ def test_missing_input_names_itself(world, tmp_path):
     unanswered.write_text('{"question": "1 + 1?", "answer": "2"}\n{"question": "2 + 2?"}\n')
     base = ("train", str(world / "run.yaml"), f"run.dir={tmp_path / 'run'}")
     assert "nowhere" in seirenes(*base, "model.path=nowhere", check=2).stderr
+    assert not (tmp_path / "run").exists()
     assert "empty.jsonl" in seirenes(*base, f"problems.train=[{{path: {empty}}}]", check=2).stderr
     error = seirenes(*base, f"problems.train=[{{path: {unanswered}}}]", check=2).stderr
     assert "unanswered.jsonl" in error and "2" in error and "answer" in error

@@ -41,8 +41,8 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
     if not run_dirs:
         raise UsageError("a report needs at least one run directory")
     out = out if out is not None else run_dirs[0] / "report.html"
-    out.parent.mkdir(parents=True, exist_ok=True)
     page = render(load_runs(run_dirs))
+    out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")
     partial.write_text(page, encoding="utf-8")
     partial.replace(out)
