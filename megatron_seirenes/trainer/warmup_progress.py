@@ -8,7 +8,8 @@ from typing import Literal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-LINE_EVERY = 50
+LINES = 10
+"""Lines a phase in a log."""
 
 
 class WarmupProgress:
@@ -49,7 +50,7 @@ class WarmupProgress:
         self._done += 1
         if self._live and self._task is not None:
             self._bar.update(self._task, advance=1, loss=loss)
-        elif self._done % LINE_EVERY == 0:
+        elif self._done % max(1, self._steps // LINES) == 0:
             self._console.print(f"{self._name} | update {self._done}/{self._steps} | loss {loss:.3f} | lr {rate:.1e}")
 
     def end(self, steps: int, loss: float) -> None:
