@@ -22,6 +22,13 @@ def train(
             "PATH: go on from that snapshot.",
         ),
     ] = "auto",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="model|game|problems",
+            help="Go on although this differs from the snapshot; may be given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Train a policy; goes on with the run by itself when its directory holds a snapshot."""
     from megatron_seirenes.config.loading import load_config
@@ -29,4 +36,4 @@ def train(
     loaded = load_config(file, overrides or ())
     from megatron_seirenes.trainer.train import train as run
 
-    run(loaded, resume)
+    run(loaded, resume, accept or ())

@@ -44,6 +44,11 @@ class ProblemSampler:
         self._retired: dict[str, None] = {}
 
     @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the whole pool, retired or not."""
+        return frozenset(self._problems)
+
+    @property
     def retired(self) -> tuple[str, ...]:
         """The ids of the retired problems, in the order of their retirement."""
         return tuple(self._retired)

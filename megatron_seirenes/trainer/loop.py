@@ -75,7 +75,7 @@ class Trainer:
         directory: RunDirectory,
         watch: Watch,
         stop: StopRequest,
-        fingerprint: Mapping[str, str],
+        fingerprint: Mapping[str, dict[str, str]],
     ):
         self.config = config
         self.parts = parts

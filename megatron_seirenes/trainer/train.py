@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Collection
 from contextlib import ExitStack
-from pathlib import Path
 
 import torch
 
-from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.rules import training_faults
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import ConfigError, StoppedBySignal, UsageError
+from megatron_seirenes.errors import ConfigError, StoppedBySignal
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.objectives.registry import build_loss
 from megatron_seirenes.observe.bundle_index import remove_records_after
@@ -30,17 +28,28 @@ from megatron_seirenes.trainer.assembly import (
     open_policy,
 )
 from megatron_seirenes.trainer.loop import Evaluate, Parts, Trainer
+from megatron_seirenes.trainer.resume import (
+    Resumption,
+    adapted_state,
+    check_accepted,
+    claim,
+    log_changes,
+    open_snapshot,
+    put_aside,
+    run_fingerprint,
+    snapshot_to_resume,
+)
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.runtime import launched_processes, open_actor, open_engine, open_judge, open_world
 from megatron_seirenes.trainer.signals import StopListener
-from megatron_seirenes.trainer.snapshot import complete_snapshots, newest_sound_snapshot, read_state
 from megatron_seirenes.trainer.watch import Watch
 from megatron_seirenes.verifier.protocol import Judge
 
 
-def train(config: Config, resume: str = "auto") -> None:
+def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) -> None:
     """Trains `config` in its run directory; `resume` is auto, never or the path of a snapshot.
 
+    `accept` names what may differ between the snapshot and this run: model, game, problems (trainer/resume.py).
     Raises ConfigError, DataError and UsageError for what is wrong with the input, StoppedBySignal after a stop.
     """
     faults = training_faults(config, cuda=torch.cuda.is_available(), world_size=launched_processes())
@@ -49,19 +58,25 @@ def train(config: Config, resume: str = "auto") -> None:
     directory = RunDirectory.of(config)
     game = build_run_game(config)
     problems = load_problems(config)
-    snapshot = _snapshot_to_resume(directory, resume)
+    snapshot = snapshot_to_resume(directory, resume, report=print)
     assets = open_policy(config, directory)
     directory.create()
-    _claim(directory, config, resuming=snapshot is not None)
+    roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
+    fingerprint = run_fingerprint(game, roles, assets, problems)
+    resumed = None if snapshot is None else open_snapshot(snapshot, fingerprint, check_accepted(accept))
+    started = claim(directory, config, snapshot, resume)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
         watch = stack.enter_context(Watch(config, directory, game, assets.tokenizer.decode))
-        trainer = _build(config, directory, game, problems, assets, watch, stop, stack)
-        if snapshot is not None:
-            _go_on(trainer, snapshot)
+        parts = _build(config, directory, game, roles, problems, assets, watch, stop, stack)
+        trainer = Trainer(config, parts, directory, watch, stop, fingerprint)
+        if resumed is not None:
+            _go_on(trainer, resumed)
+        elif started:
+            _start_over(trainer)
         watch.begin()
-        if snapshot is not None:
-            watch.event(f"going on from {snapshot}")
+        if resumed is not None or started:
+            watch.event(started or f"going on from {snapshot}")
         try:
             reason = trainer.run()
         except StoppedBySignal as stopped:
@@ -75,15 +90,15 @@ def _build(
     config: Config,
     directory: RunDirectory,
     game: Game,
+    roles: Roles,
     problems: list[Problem],
     assets: PolicyAssets,
     watch: Watch,
     stop: StopListener,
     stack: ExitStack,
-) -> Trainer:
+) -> Parts:
     from megatron_seirenes.bridge.gather import hf_tensors
 
-    roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
     first = {stage.role for stage in game.stages if stage.parent is None}
     check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
     world = open_world(config, stack)
@@ -92,7 +107,7 @@ def _build(
     if config.objective.reference_kl > 0:
         actor.remember_reference()
     engine = open_engine(config, assets, world, stack)
-    parts = Parts(
+    return Parts(
         game=game,
         sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, config.problems.mastery),
         streams=Streams(game),
@@ -103,7 +118,6 @@ def _build(
         policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
         evaluate=_evaluation(config, roles, engine, judge, assets, directory),
     )
-    return Trainer(config, parts, directory, watch, stop, run_fingerprint(game, assets, problems))
 
 
 def _scheduler(
@@ -149,49 +163,24 @@ def _evaluation(
 # -- going on
 
 
-def _snapshot_to_resume(directory: RunDirectory, resume: str) -> Path | None:
-    if resume == "never":
-        return None
-    if resume != "auto":
-        path = Path(resume)
-        if not (path / "COMPLETE").exists():
-            raise UsageError(f"--resume: {path} is not a complete snapshot (it holds no COMPLETE)")
-        return path
-    return newest_sound_snapshot(directory.snapshots, report=print)
+def _go_on(trainer: Trainer, resumed: Resumption) -> None:
+    """Loads the snapshot into the trainer, says what changed since, and cuts the records of later steps."""
+    parts, directory = trainer.parts, trainer.directory
+    trainer.load_state_dict(adapted_state(resumed, parts.game, parts.sampler))
+    parts.actor.load(resumed.snapshot / "actor")
+    cursor = trainer.cursor
+    trainer.watch.go_on_after(cursor.step, trainer.spent)
+    remove_records_after(directory.path, cursor.step if cursor.next_stream is None else cursor.step + 1)
+    put_aside(directory.snapshots, cursor, report=print)
+    for change in log_changes(directory, resumed, trainer.config):
+        print(f"changed since {resumed.snapshot.name}: {change}")
 
 
-def _claim(directory: RunDirectory, config: Config, resuming: bool) -> None:
-    """Refuses to write over another run's records; leaves the resolved configuration behind."""
-    if not resuming and (directory.holds_a_run() or complete_snapshots(directory.snapshots)):
-        raise UsageError(
-            f"run.dir: {directory.path} already holds a run; name another run.name or run.dir, remove it, "
-            "or go on with --resume auto"
-        )
-    directory.stopped_marker.unlink(missing_ok=True)
-    directory.config.write_text(dump_config(config), encoding="utf-8")
-
-
-def run_fingerprint(game: Game, assets: PolicyAssets, problems: list[Problem]) -> dict[str, str]:
-    """What must not change between a snapshot and the run that goes on from it."""
-    digest = hashlib.blake2b(digest_size=16)
-    for problem in problems:
-        digest.update(f"{problem.id}\0{problem.question}\0{problem.answer}\0".encode())
-    return {"game": game.name, "model": repr(assets.architecture), "problems": digest.hexdigest()}
-
-
-def _go_on(trainer: Trainer, snapshot: Path) -> None:
-    state = read_state(snapshot)
-    changed = [key for key, value in trainer.fingerprint.items() if state["fingerprint"].get(key) != value]
-    if changed:
-        raise UsageError(
-            f"{snapshot}: made with another {' and another '.join(changed)}; use the configuration it was made with, "
-            "or start a new run (run.name)"
-        )
-    trainer.load_state_dict(state)
-    trainer.parts.actor.load(snapshot / "actor")
-    step = trainer.cursor.step
-    trainer.watch.go_on_after(step, trainer.spent)
-    remove_records_after(trainer.directory.path, step if trainer.cursor.next_stream is None else step + 1)
+def _start_over(trainer: Trainer) -> None:
+    """Drops what a run that was ended before its first snapshot left behind."""
+    trainer.watch.go_on_after(0, trainer.spent)
+    remove_records_after(trainer.directory.path, 0)
+    put_aside(trainer.directory.snapshots, None, report=print)
 
 
 def _export(trainer: Trainer, assets: PolicyAssets, directory: RunDirectory, config: Config) -> None:

@@ -167,7 +167,7 @@ def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "se
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
         policy_tensors=lambda: [("weight", torch.tensor(actor.weight, dtype=torch.float64))],
     )
-    trainer = Trainer(config, parts, directory, watch, stop, {"game": game.name})
+    trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}})
     if resume:
         snapshot = newest_sound_snapshot(directory.snapshots, print)
         trainer.load_state_dict(read_state(snapshot))
