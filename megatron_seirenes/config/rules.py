@@ -6,9 +6,10 @@ machine that trains: a file may leave the model open, and a cluster's file may b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from megatron_seirenes.config.faults import Fault, render
+from megatron_seirenes.config.faults import Fault, nearest, render
 from megatron_seirenes.config.game_rules import (
     capacities,
     context_holds,
@@ -44,7 +45,7 @@ def cross_field_faults(config: Config) -> list[Fault]:
         fp8_settings,
         batch_holds_sequences,
         problem_sources,
-        distractors,
+        benchmarks,
         warmup_phases,
     ):
         faults += rule(config)
@@ -250,16 +251,31 @@ def _file_or_task(key: str, source: ProblemSource) -> Iterator[Fault]:
         yield Fault(f"{key}.count", "is missing: a procedural task has no end")
 
 
-def distractors(config: Config) -> Iterator[Fault]:
-    needed = {"file": "path", "task": "name"}
-    for name, benchmark in config.evaluation.benchmarks.items():
+_BENCHMARK_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def benchmarks(config: Config) -> Iterator[Fault]:
+    """Benchmarks have names that can be files, what their distractors need, and twins and suites that exist."""
+    needed = {"file": ("path",), "task": ("name",), "endpoint": ("path", "endpoint")}
+    known = config.evaluation.benchmarks
+    for name, benchmark in known.items():
+        key = f"evaluation.benchmarks.{name}"
+        if not _BENCHMARK_NAME.fullmatch(name):
+            yield Fault(key, "a benchmark's name is part of file names: letters, digits, dots, dashes and underscores")
+        if benchmark.clean is not None and (benchmark.clean not in known or benchmark.clean == name):
+            near = nearest(benchmark.clean, list(known))
+            yield Fault(f"{key}.clean", f"{benchmark.clean!r} is no other benchmark; {near}")
         settings = benchmark.distractors
-        if settings is None or settings.kind not in needed:
+        if settings is None:
             continue
-        field = needed[settings.kind]
-        if getattr(settings, field) is None:
-            key = f"evaluation.benchmarks.{name}.distractors"
-            yield Fault(f"{key}.{field}", f"is missing: {key}.kind is {settings.kind}", about=(f"{key}.kind",))
+        for field in needed.get(settings.kind, ()):
+            if getattr(settings, field) is None:
+                about = (f"{key}.distractors.kind",)
+                yield Fault(f"{key}.distractors.{field}", f"is missing: {about[0]} is {settings.kind}", about)
+    for suite, names in config.evaluation.suites.items():
+        for name in names:
+            if name not in known:
+                yield Fault(f"evaluation.suites.{suite}", f"{name!r} is no benchmark; {nearest(name, list(known))}")
 
 
 def warmup_phases(config: Config) -> Iterator[Fault]:

@@ -241,30 +241,78 @@ class ObserveSection(Section):
     verify_sync: bool = False
 
 
-class DistractorSettings(Section):
-    """What stands beside a benchmark's question: hints of a file, of a task, or of the policy's own Adversary."""
+class EndpointSettings(Section):
+    """A model behind an OpenAI-compatible endpoint; the key is read from the environment and never written.
 
-    kind: Literal["file", "task", "policy"]
+    Prices are a currency unit for a million tokens; `max_spend` stops before the next request once it is reached.
+    """
+
+    base_url: str | None = None
+    model: str
+    key_variable: str = "OPENAI_API_KEY"
+    max_tokens: PositiveInt = 16_384
+    temperature: NonNegative | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    token_limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    parallel: PositiveInt = 8
+    requests_per_minute: PositiveInt | None = None
+    retries: Count = 8
+    timeout_seconds: Positive = 600.0
+    price_input: NonNegative = 0.0
+    price_output: NonNegative = 0.0
+    max_spend: Positive | None = None
+
+
+class DistractorSettings(Section):
+    """What stands beside a benchmark's question: `kind` says where it comes from.
+
+    `file` (`path`), `column` (the questions' own file), `task` (`name`), `policy` (its own Adversary) or `endpoint`
+    (a model asked with the prompt `prompt`, its answers cached in the file `path`).
+    """
+
+    kind: Literal["file", "column", "task", "policy", "endpoint"]
     path: str | None = None
     name: str | None = None
     max_tokens: PositiveInt | None = None
+    prompt: str = "distractor"
+    endpoint: EndpointSettings | None = None
 
 
 class BenchmarkSettings(Section):
+    """`clean` names the benchmark of the same questions without perturbation, for robustness degradation."""
+
     problems: ProblemSource
     samples: PositiveInt = 1
     max_tokens: PositiveInt | None = None
+    extraction: Literal["boxed", "final_number", "choice"] | None = None
     distractors: DistractorSettings | None = None
+    clean: str | None = None
+
+
+class AttackSettings(Section):
+    """Whom `seirenes attack` attacks: a model folder (`target`) or an `endpoint`; hints from the policy or a file."""
+
+    target: str | None = None
+    endpoint: EndpointSettings | None = None
+    samples: PositiveInt = 3
+    hints: str | None = None
+
+
+class AuditSettings(Section):
+    samples: PositiveInt = 8
 
 
 class EvaluationSection(Section):
-    """`every` counts collection steps (0: not during training)."""
+    """`every` counts collection steps (0: not during training); `suites` average benchmarks, by name."""
 
     every: Count = 0
     benchmarks: dict[str, BenchmarkSettings] = {}
+    suites: dict[str, list[str]] = {}
     temperature: NonNegative = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: Count = 0
+    attack: AttackSettings = AttackSettings()
+    audit: AuditSettings = AuditSettings()
 
 
 class WarmupPhase(Section):

@@ -1,200 +1,135 @@
-"""Running benchmarks: questions, clean or with a distractor beside them, rolled out and judged like training's.
+"""Running the benchmarks of a configuration: read, asked, judged, summed up and written.
 
-A benchmark is walked by the same scheduler as a game, as a game without streams: one answering stage, with a hint from
-a file, a procedural task or the policy's own Adversary before it where distractors are asked for. Every answer is kept.
+Every answer is kept (`answers.py`). An evaluation that knows what its answers are made with (`made_with`) goes on with
+those that stand there; one during training, whose policy changes, does not.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from megatron_seirenes.config.schema import BenchmarkSettings, Config, DistractorSettings
-from megatron_seirenes.errors import DataError
-from megatron_seirenes.evaluation.statistics import Estimate, bootstrap_interval
-from megatron_seirenes.games.game import Ask, Expand, Game, Stage
-from megatron_seirenes.games.registry import default_game
+from megatron_seirenes.config.schema import BenchmarkSettings, Config
+from megatron_seirenes.evaluation.answers import AnswerFile
+from megatron_seirenes.evaluation.asking import Policy, Round, answering_stage, ask, hinting_stage, token_limit
+from megatron_seirenes.evaluation.distractors import fixed_hints
+from megatron_seirenes.evaluation.extraction import with_extraction
+from megatron_seirenes.evaluation.identity import digest
+from megatron_seirenes.evaluation.results import (
+    BenchmarkResult,
+    Degradation,
+    Results,
+    degradation_of,
+    suite_of,
+    summarise,
+)
+from megatron_seirenes.evaluation.tables import write_results
 from megatron_seirenes.problems.readers import read_problems
-from megatron_seirenes.problems.tasks import make_task_hints
-from megatron_seirenes.records import Bundle, Problem, Rollout
+from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.chat import ChatFormat
 from megatron_seirenes.roles.role import Roles
 from megatron_seirenes.rollouts.engine import Engine
-from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.verifier.protocol import Judge
 
-ANSWER, HINT = "answer", "hint"
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkResult:
-    """One benchmark: per-question success in the order of its questions, and the answers behind it."""
-
-    name: str
-    samples: int
-    question_ids: tuple[str, ...]
-    success: tuple[float, ...]
-    estimate: Estimate
-    answers: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """All benchmarks of one evaluation, by name."""
-
-    benchmarks: Mapping[str, BenchmarkResult]
-
-    def metrics(self) -> dict[str, float | None]:
-        return {f"evaluation/{name}/avg@{r.samples}": r.estimate.mean for name, r in self.benchmarks.items()}
+Hints = dict[str, str]
+MakeHints = Callable[[str, Sequence[Problem]], Hints]
 
 
 class Evaluator:
-    """Evaluates the benchmarks of a configuration with a given engine, roles and judge."""
+    """Evaluates the benchmarks of a configuration with a given engine, roles and judge.
 
-    def __init__(self, config: Config, roles: Roles, engine: Engine, judge: Judge, chat: ChatFormat):
+    `make_hints(benchmark, problems)` is asked for distractors of kind `endpoint`, which an evaluation during training
+    has no business making.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        roles: Roles,
+        engine: Engine,
+        judge: Judge,
+        chat: ChatFormat,
+        *,
+        make_hints: MakeHints | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ):
         self.config = config
-        self.roles = roles
-        self.engine = engine
+        self.policy = Policy(config, roles, engine, chat)
         self.judge = judge
-        self.chat = chat
+        self.make_hints = make_hints
+        self.should_stop = should_stop
 
-    def run_all(self, out: Path) -> Results:
-        """Runs every benchmark and writes `out` (results.json, answers a benchmark). Raises DataError."""
+    def run_all(self, out: Path, made_with: Mapping[str, Any] | None = None) -> Results:
+        """Runs every benchmark and writes `out`: answers a benchmark, results as JSON, CSV and Markdown.
+
+        With `made_with` (what the policy is) answers that stand in `out` are not asked for again. Raises DataError for
+        unusable questions or hints, UsageError for answers made with something else, CollectionStopped when told to
+        stop.
+        """
         settings = self.config.evaluation
-        results = Results({name: self.run(name, benchmark) for name, benchmark in settings.benchmarks.items()})
+        found = {name: self.run(name, benchmark, out, made_with) for name, benchmark in settings.benchmarks.items()}
+        suites = tuple(
+            suite_of(name, [found[member] for member in members], settings.seed)
+            for name, members in settings.suites.items()
+        )
+        results = Results(found, suites, tuple(self._degradations(found)))
         write_results(results, out)
         return results
 
-    def run(self, name: str, benchmark: BenchmarkSettings) -> BenchmarkResult:
-        """Rolls out and judges one benchmark. Raises DataError for unusable questions or hints."""
+    def run(
+        self, name: str, benchmark: BenchmarkSettings, out: Path, made_with: Mapping[str, Any] | None = None
+    ) -> BenchmarkResult:
+        """Asks and judges one benchmark. Raises as `run_all` does."""
         problems = read_problems(benchmark.problems, self.config.problems.bad_rows)
         seed = stable_seed(self.config.evaluation.seed, "evaluation", name)
-        game = self._game(name, benchmark, problems, seed)
-        scheduler = RolloutScheduler(
-            game,
-            self.roles,
-            {"shared": self.engine},
-            self.judge,
-            self.chat.decode,
-            run_seed=seed,
-            temperature=self.config.evaluation.temperature,
-            top_p=self.config.evaluation.top_p,
-            max_prompt_tokens=self.config.rollout.max_prompt_tokens,
+        own_hint = benchmark.distractors is not None and benchmark.distractors.kind == "policy"
+        questions = Round(
+            name,
+            problems,
+            benchmark.samples,
+            seed,
+            max_tokens=benchmark.max_tokens,
+            hints=self._hints(name, benchmark, problems, seed),
+            own_hint=own_hint,
+            own_hint_tokens=benchmark.distractors.max_tokens if benchmark.distractors else None,
         )
-        bundles = scheduler.collect(problems, step=0, live=game.stages)
-        return summarise(name, benchmark.samples, bundles, seed)
+        extraction = benchmark.extraction or self.config.verifier.extraction
+        known = None if made_with is None else {**made_with, **self._made_with(questions, extraction)}
+        answers = AnswerFile(out / f"answers-{name}.jsonl", benchmark.samples, known)
+        judge = with_extraction(self.judge, benchmark.extraction)
+        found = ask(self.policy, judge, questions, answers, self.should_stop)
+        return summarise(name, benchmark.samples, found, seed)
 
-    def _game(self, name: str, benchmark: BenchmarkSettings, problems: Sequence[Problem], seed: int) -> Game:
-        """The benchmark as a game without streams; token limits default to those of the training game's stages."""
-        configured = default_game(self.config.game.name)
-        limits = {stage: settings.max_tokens for stage, settings in self.config.game.stages.items()}
-        answer_limit = benchmark.max_tokens or limits.get(configured.clean_stage)
-        answer_limit = answer_limit or configured.stage(configured.clean_stage).max_tokens
-        distractors = benchmark.distractors
-        stages: tuple[Stage, ...]
-        if distractors is None:
-            stages = (Stage(ANSWER, "reasoner", benchmark.samples, answer_limit),)
-        elif distractors.kind == "policy":
-            hint_limit = distractors.max_tokens or limits.get("R2") or 2_048
-            stages = (
-                Stage(HINT, "adversary", 1, hint_limit, judged=False),
-                Stage(ANSWER, "reasoner", benchmark.samples, answer_limit, parent=HINT),
-            )
-        else:
-            expand = _with_hints(problems, fixed_hints(distractors, problems, seed))
-            stages = (Stage(ANSWER, "reasoner", benchmark.samples, answer_limit, expand=expand),)
-        return Game(name, stages, (), credit=lambda bundle, birth: {}, mastered=lambda bundle: None, clean_stage=ANSWER)
+    def _hints(self, name: str, benchmark: BenchmarkSettings, problems: Sequence[Problem], seed: int) -> Hints | None:
+        settings = benchmark.distractors
+        if settings is None or settings.kind == "policy":
+            return None
+        if settings.kind == "endpoint" and self.make_hints is not None:
+            return self.make_hints(name, problems)
+        return fixed_hints(settings, problems, seed)
 
-
-def fixed_hints(distractors: DistractorSettings, problems: Sequence[Problem], seed: int) -> dict[str, str]:
-    """One hint a question, from a JSONL file of {"problem_id", "hint"} or a procedural task. Raises DataError."""
-    if distractors.kind == "task":
-        hints = make_task_hints(distractors.name or "", problems, seed)
-        return {problem.id: hint for problem, hint in zip(problems, hints, strict=True)}
-    if distractors.path is None:
-        raise DataError("evaluation.benchmarks: distractors of kind file need a path")
-    found = read_hint_file(Path(distractors.path))
-    missing = [problem.id for problem in problems if problem.id not in found]
-    if missing:
-        raise DataError(f"{distractors.path}: no hint for question {missing[0]} ({len(missing)} questions lack one)")
-    return {problem.id: found[problem.id] for problem in problems}
-
-
-def read_hint_file(path: Path) -> dict[str, str]:
-    """Hints by question id. Raises DataError naming the row."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    hints: dict[str, str] = {}
-    for row, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            hints[str(record["problem_id"])] = str(record["hint"])
-        except (ValueError, KeyError, TypeError):
-            raise DataError(f"{path}: row {row}: expected an object with problem_id and hint") from None
-    return hints
-
-
-def _with_hints(problems: Sequence[Problem], hints: Mapping[str, str]) -> Expand:
-    def expand(parent: Rollout | None, problem: Problem) -> Sequence[Ask]:
-        return (Ask(context={"hint": hints[problem.id]}),)
-
-    return expand
-
-
-def summarise(name: str, samples: int, bundles: Sequence[Bundle], seed: int) -> BenchmarkResult:
-    """Success by question. A question whose own hint was refused or empty has no answers and is left out."""
-    success: list[float] = []
-    ids: list[str] = []
-    answers: list[dict[str, Any]] = []
-    for bundle in bundles:
-        rollouts = bundle.of_stage(ANSWER)
-        if not rollouts:
-            continue
-        hints = {hint.id: hint.text for hint in bundle.of_stage(HINT)}
-        success.append(sum(bundle.verdicts[r.id].correct for r in rollouts) / len(rollouts))
-        ids.append(bundle.problem.id)
-        answers.extend(_answer_record(bundle, rollout, hints) for rollout in rollouts)
-    if not success:
-        raise DataError(f"evaluation.benchmarks.{name}: no question was answered")
-    return BenchmarkResult(name, samples, tuple(ids), tuple(success), bootstrap_interval(success, seed), tuple(answers))
-
-
-def _answer_record(bundle: Bundle, rollout: Rollout, hints: Mapping[str, str]) -> dict[str, Any]:
-    verdict = bundle.verdicts[rollout.id]
-    return {
-        "problem_id": bundle.problem.id,
-        "question": bundle.problem.question,
-        "gold": bundle.problem.answer,
-        "hint": hints.get(rollout.request.parent or ""),
-        "response": rollout.text,
-        "extracted": verdict.extracted,
-        "correct": verdict.correct,
-        "reason": verdict.reason,
-        "truncated": rollout.truncated,
-    }
-
-
-def write_results(results: Results, out: Path) -> None:
-    """Writes results.json and, a benchmark, answers-NAME.jsonl into `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    summary = {}
-    for name, result in results.benchmarks.items():
-        summary[name] = {
-            "metric": f"avg@{result.samples}",
-            "questions": len(result.question_ids),
-            "mean": result.estimate.mean,
-            "low": result.estimate.low,
-            "high": result.estimate.high,
-            "success": dict(zip(result.question_ids, result.success, strict=True)),
+    def _made_with(self, questions: Round, extraction: str) -> dict[str, Any]:
+        """Everything but the policy that the answers to these questions depend on."""
+        config, hints = self.config, questions.hints
+        stages = [answering_stage(config), *([hinting_stage(config)] if questions.own_hint else [])]
+        limits = [questions.max_tokens, questions.own_hint_tokens]
+        texts = (text for problem in questions.problems for text in (problem.id, problem.question, problem.answer))
+        return {
+            "questions": digest(texts),
+            "hints": None if hints is None else digest(part for pair in hints.items() for part in pair),
+            "prompts": digest(repr(self.policy.roles[stage.role].prompt) for stage in stages),
+            "tokens": [given or token_limit(config, stage) for stage, given in zip(stages, limits, strict=False)],
+            "samples": questions.samples,
+            "sampling": [config.evaluation.temperature, config.evaluation.top_p, questions.seed],
+            "verifier": {**config.verifier.equality.model_dump(), "extraction": extraction},
         }
-        lines = (json.dumps(answer, ensure_ascii=False) for answer in result.answers)
-        (out / f"answers-{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (out / "results.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+
+    def _degradations(self, found: Mapping[str, BenchmarkResult]) -> list[Degradation]:
+        settings = self.config.evaluation
+        return [
+            degradation_of(found[name], found[benchmark.clean], settings.seed)
+            for name, benchmark in settings.benchmarks.items()
+            if benchmark.clean is not None
+        ]

@@ -5,41 +5,45 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from rich.console import Console
-from rich.table import Table
+from rich.markdown import Markdown
 
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import ConfigError
-from megatron_seirenes.evaluation.benchmarks import Evaluator, Results
+from megatron_seirenes.errors import ConfigError, StoppedBySignal
+from megatron_seirenes.evaluation.asking import answering_stage, hinting_stage
+from megatron_seirenes.evaluation.benchmarks import Evaluator
+from megatron_seirenes.evaluation.identity import policy_digest
+from megatron_seirenes.evaluation.results import Results
+from megatron_seirenes.evaluation.tables import results_markdown
+from megatron_seirenes.rollouts.scheduler import CollectionStopped
 from megatron_seirenes.trainer.assembly import build_roles, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.runtime import open_engine, open_judge, open_world
+from megatron_seirenes.trainer.signals import StopListener
 
 
 def evaluate(config: Config) -> Results:
-    """Runs every benchmark, prints the table and writes RUN_DIR/evaluation/. Raises ConfigError, DataError."""
+    """Runs every benchmark, prints the tables and writes RUN_DIR/evaluation/; goes on where it was stopped.
+
+    Raises ConfigError, DataError, UsageError when the folder holds answers of something else, StoppedBySignal.
+    """
     if not config.evaluation.benchmarks:
         raise ConfigError("evaluation", ["evaluation.benchmarks: no benchmark is named"])
     directory = RunDirectory.of(config)
     assets = open_policy(config, directory)
     directory.create()
-    roles = build_roles(config, ("reasoner", "adversary"), assets.chat)
+    roles = build_roles(config, (answering_stage(config).role, hinting_stage(config).role), assets.chat)
     with ExitStack() as stack:
+        stop = stack.enter_context(StopListener())
         world = open_world(config, stack)
         judge = open_judge(config, stack)
         engine = open_engine(config, assets, world, stack)
-        results = Evaluator(config, roles, engine, judge, assets.chat).run_all(directory.evaluation)
-    print_results(results)
-    print(f"every answer: {directory.evaluation}")
+        evaluator = Evaluator(config, roles, engine, judge, assets.chat, should_stop=lambda: stop.requested)
+        try:
+            results = evaluator.run_all(directory.evaluation, {"policy": policy_digest(assets.folder)})
+        except CollectionStopped:
+            raise StoppedBySignal(
+                f"stopped by a signal; finished questions are kept in {directory.evaluation}; the same command goes on"
+            ) from None
+    Console().print(Markdown(results_markdown(results)))
+    print(f"every answer, and the tables as JSON, CSV and Markdown: {directory.evaluation}")
     return results
-
-
-def print_results(results: Results) -> None:
-    """The table of an evaluation: a line a benchmark with its 95 % interval over questions."""
-    table = Table("benchmark", "questions", "metric", "success", "95 % interval")
-    for name, result in results.benchmarks.items():
-        estimate = result.estimate
-        interval = f"{100 * estimate.low:.1f} – {100 * estimate.high:.1f}"
-        table.add_row(
-            name, str(len(result.question_ids)), f"avg@{result.samples}", f"{100 * estimate.mean:.1f} %", interval
-        )
-    Console().print(table)

@@ -72,7 +72,7 @@ def optional(*names: str) -> Field:
 
 
 def columns_format(columns: Mapping[str, str]) -> Format:
-    """The format of a file whose columns the user named (`DECLARED`); with `choices` the answer is an index or letter."""
+    """The format of a file whose columns the user named; with `choices` the answer is an index or a letter."""
     question = column(columns.get("question", "question"))
     answer = column(columns.get("answer", "answer"))
     if "choices" in columns:

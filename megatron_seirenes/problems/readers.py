@@ -68,9 +68,10 @@ def read_all(sources: Sequence[ProblemSource], bad_rows: BadRows = "error") -> l
     for source in sources:
         for problem in read_problems(source, bad_rows):
             if problem.id in problems:
+                name = source.path or source.hub or source.task
                 raise DataError(
-                    f"{source.path or source.hub or source.task}: problem id {problem.id} was already read from another "
-                    "source; rename the file or remove the source that is listed twice"
+                    f"{name}: problem id {problem.id} was already read from another source; "
+                    "rename the file or remove the source that is listed twice"
                 )
             problems[problem.id] = problem
     return list(problems.values())

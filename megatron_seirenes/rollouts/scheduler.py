@@ -18,7 +18,7 @@ long is refused like one that the gate refuses, with its reason in `Bundle.refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_seirenes.errors import DataError, SeirenesError
@@ -66,9 +66,11 @@ class Progress:
 class RolloutScheduler:
     """Collects bundles. `engines` are keyed by policy name, `roles` by role name.
 
-    `decode` turns token ids into text without special tokens. `should_stop` is read between engine steps; ranks that
-    share a replica must give it the same answer at the same step. `judge_wait_seconds` is how long the last collection
-    waited for verdicts after generation had ended, by the injected clock (0 without one).
+    `decode` turns token ids into text without special tokens. `on_bundle` is given each problem's bundle once, as soon
+    as it is complete, verdicts included; when that is may depend on the judge's speed, so it must decide nothing.
+    `should_stop` is read between engine steps; ranks that share a replica must give it the same answer at the same
+    step. `judge_wait_seconds` is how long the last collection waited for verdicts after generation had ended, by the
+    injected clock (0 without one).
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class RolloutScheduler:
         clock: Callable[[], float] | None = None,
         on_span: Callable[[RolloutSpan], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_bundle: Callable[[Bundle], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ):
         self.game = game
@@ -102,6 +105,7 @@ class RolloutScheduler:
         self.clock = clock
         self.on_span = on_span
         self.on_progress = on_progress
+        self.on_bundle = on_bundle
         self.should_stop = should_stop
         self.judge_wait_seconds = 0.0
 
@@ -148,6 +152,8 @@ class _Collection:
         self.rollouts: dict[str, list[Rollout]] = {problem.id: [] for problem in problems}
         self.finished = 0
         self.verdicts: dict[str, Verdict] = {}
+        self.judging: dict[str, str] = {}  # problem of each rollout that waits for its verdict
+        self.owed = dict.fromkeys(self.problems, 0)  # requests and verdicts that a problem's bundle still lacks
         self.refused: dict[str, str] = {}
         self.submitted = 0
         self.tokens = 0
@@ -167,6 +173,8 @@ class _Collection:
                     f"rollout.max_prompt_tokens allows {self.owner.max_prompt_tokens}"
                 )
         self.roots_running = len(requests)
+        for request in requests:
+            self.owed[request.problem_id] += 1
         self._submit(requests)
 
     def advance(self) -> None:
@@ -179,7 +187,7 @@ class _Collection:
         for completion in completions:
             self._finish(completion)
         self._submit_held()
-        self.verdicts.update(self.owner.judge.ready())
+        self._hear(self.owner.judge.ready())
         self._report()
 
     def abandon(self) -> None:
@@ -191,15 +199,15 @@ class _Collection:
     def bundles(self) -> list[Bundle]:
         """Waits for the last verdicts and puts every rollout where it belongs."""
         before = self._now()
-        self.verdicts.update(self.owner.judge.drain())
+        self._hear(self.owner.judge.drain())
         after = self._now()
         self.owner.judge_wait_seconds = 0.0 if before is None or after is None else after - before
         self._report()
-        step, stages = self.drawing.step, tuple(self.stages)
-        return [
-            assemble_bundle(problem, step, stages, self.rollouts[problem.id], self.verdicts, self.refused)
-            for problem in self.problems.values()
-        ]
+        return [self._bundle(problem) for problem in self.problems.values()]
+
+    def _bundle(self, problem: Problem) -> Bundle:
+        rollouts, stages = self.rollouts[problem.id], tuple(self.stages)
+        return assemble_bundle(problem, self.drawing.step, stages, rollouts, self.verdicts, self.refused)
 
     def _build(self, stage: Stage, problem: Problem, parent: Rollout | None) -> tuple[Request, ...]:
         return build_requests(self.owner.game, stage, self.owner.roles[stage.role], problem, parent, self.drawing)
@@ -236,8 +244,24 @@ class _Collection:
         self._span(pending, rollout)
         problem = self.problems[request.problem_id]
         if self.stages[request.stage].judged:
+            self.judging[rollout.id] = problem.id
+            self.owed[problem.id] += 1
             self.owner.judge.submit(rollout.id, problem.answer, rollout.text)
-        self.held.extend(self._follow(rollout, problem))
+        followers = self._follow(rollout, problem)
+        self.held.extend(followers)
+        self.owed[problem.id] += len(followers)
+        self._settle(problem.id)
+
+    def _hear(self, verdicts: Iterable[tuple[str, Verdict]]) -> None:
+        for key, verdict in verdicts:
+            self.verdicts[key] = verdict
+            self._settle(self.judging.pop(key))
+
+    def _settle(self, problem_id: str) -> None:
+        """One request or verdict less is owed to a problem; with the last one its bundle is complete."""
+        self.owed[problem_id] -= 1
+        if not self.owed[problem_id] and self.owner.on_bundle is not None:
+            self.owner.on_bundle(self._bundle(self.problems[problem_id]))
 
     def _follow(self, rollout: Rollout, problem: Problem) -> list[Request]:
         """The requests of every child stage, or none with the reason in `refused`."""
