@@ -13,6 +13,7 @@ Refuses sequences without a prompt, and token ids that the engine could not have
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -135,10 +136,14 @@ class Actor:
                 wrapped.train()
                 wrapped.zero_grad_buffer()
             self._optimizer.megatron.zero_grad()
-            sums = _sum_over_ranks(self._runner.train(self._wrapped, batches, loss_of))
-            norm, taken = self._optimizer.step(rate)
+            results = self._runner.train(self._wrapped, batches, loss_of)
+            sums = _sum_over_ranks(results)
+            # A NaN log-probability under a clip bound has gradient zero: the loss is looked at before the optimizer.
+            finite = all(map(math.isfinite, sums.values()))
+            norm, taken = self._optimizer.step(rate) if finite else (math.nan, False)
         tokens = _over_data_parallel(sum(len(sequence.response_ids) for sequence in sequences))
-        return UpdateReport(sums.pop(_LOSS, 0.0), norm, rate, sums, tokens, skipped=not taken)
+        suspects = () if taken else _gathered(_suspects(batches, results, sequences, everything=finite))
+        return UpdateReport(sums.pop(_LOSS, 0.0), norm, rate, sums, tokens, not taken, suspects)
 
     def save(self, folder: Path) -> None:
         """Writes weights, optimizer and step count into `folder`, which is made when it is not there."""
@@ -219,6 +224,30 @@ def _sum_over_ranks(results: Sequence[Mapping[str, Tensor]]) -> dict[str, float]
     source = parallel_state.get_pipeline_model_parallel_last_rank()
     dist.broadcast_object_list(shared, src=source, group=parallel_state.get_pipeline_model_parallel_group())
     return shared[0]
+
+
+def _suspects(
+    batches: Sequence[MicroBatch],
+    results: Sequence[Mapping[str, Tensor]],
+    sequences: Sequence[TrainingSequence],
+    everything: bool,
+) -> list[str]:
+    """The sequences of this rank's micro-batches with a value that is not finite; with `everything`, of all of them."""
+    spoilt = [
+        batch
+        for batch, result in zip(batches, results, strict=False)  # results are the last pipeline stage's alone
+        if everything or not all(math.isfinite(float(value)) for value in result.values())
+    ]
+    return [sequences[index].name for batch in spoilt for index in batch.members]
+
+
+def _gathered(names: list[str]) -> tuple[str, ...]:
+    """The names of all ranks, each once, in order of ranks."""
+    if dist.get_world_size() == 1:
+        return tuple(dict.fromkeys(names))
+    parts: list[list[str]] = [[]] * dist.get_world_size()
+    dist.all_gather_object(parts, names)
+    return tuple(dict.fromkeys(chain.from_iterable(parts)))
 
 
 def _added(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

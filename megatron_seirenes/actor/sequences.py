@@ -30,7 +30,8 @@ class TrainingSequence:
     """A response to be learned from; the log-probabilities are one a response token (natural logarithm).
 
     `advantage` and `weight` hold for every token of the response. `weight` already carries every average of the
-    objective (objectives/aggregation.py). `reference_logprobs` may be empty when the loss has no KL term.
+    objective (objectives/aggregation.py). `reference_logprobs` may be empty when the loss has no KL term. `name` is for
+    people: the rollout's id.
     """
 
     prompt_ids: tuple[int, ...]
@@ -39,6 +40,7 @@ class TrainingSequence:
     advantage: float
     weight: float
     reference_logprobs: tuple[float, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class UpdateReport:
     """One optimizer step, over all ranks: the same on every rank.
 
     `loss` is the sum that was minimised, `grad_norm` the norm before clipping, `sums` the sums of the loss function.
-    `tokens` counts response tokens. `skipped`: the gradient was not finite and nothing was changed.
+    `tokens` counts response tokens. `skipped`: the loss, one of its sums or the gradient was not finite, and nothing
+    was changed on any rank; `suspects` then names the sequences of the micro-batches where that showed, on all ranks.
     """
 
     loss: float
@@ -63,3 +66,4 @@ class UpdateReport:
     sums: Mapping[str, float]
     tokens: int
     skipped: bool
+    suspects: tuple[str, ...] = ()

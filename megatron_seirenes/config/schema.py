@@ -230,6 +230,18 @@ class SnapshotSection(Section):
     every: Count = 10
     keep: PositiveInt = 2
     keep_every: PositiveInt | None = None
+    on_failure: Literal["stop", "continue"] = "stop"
+
+
+class FaultsSection(Section):
+    """When a run that is not healthy stops itself; a limit of null is never reached."""
+
+    nonfinite_in_a_row: PositiveInt = 3
+    mismatch_limit: Positive | None = 0.5
+    collective_minutes: Positive = 30.0
+    stalled_steps: PositiveInt | None = 1_000
+    regenerations: Count = 3
+    hung_minutes: Positive | None = 60.0
 
 
 class ObserveSection(Section):
@@ -353,6 +365,7 @@ class Config(Section):
     problems: ProblemsSection = ProblemsSection()
     verifier: VerifierSection = VerifierSection()
     snapshot: SnapshotSection = SnapshotSection()
+    faults: FaultsSection = FaultsSection()
     observe: ObserveSection = ObserveSection()
     evaluation: EvaluationSection = EvaluationSection()
     warmup: WarmupSection = WarmupSection()

@@ -87,6 +87,8 @@ SECTIONS: tuple[Section, ...] = (
                "The largest lag of a trained group in updates of its own stream."),
         Metric("streams/{s}/policy_lag_max", "updates", "gauge",
                "The largest number of updates of the whole policy since the generation of a trained group."),
+        Metric("streams/{s}/skipped_nonfinite", "updates", "count",
+               "Flushes spent on an update that was not made because loss, gradient or a reward was not finite."),
         Metric("streams/{s}/suspended", "flag", "flag",
                "1 when the stream was full at the start of the step and asked for no rollouts."),
     )),

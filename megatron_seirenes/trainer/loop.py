@@ -10,7 +10,7 @@ The loop knows no game by name and reads the clock for metrics only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import StoppedBySignal
+from megatron_seirenes.errors import SeirenesError, StoppedBySignal
 from megatron_seirenes.games.game import Game, Stream, live_stages
 from megatron_seirenes.objectives.token_loss import TokenLoss
 from megatron_seirenes.observe.collection import collection_metrics
@@ -27,7 +27,8 @@ from megatron_seirenes.records import Birth, Bundle
 from megatron_seirenes.rollouts.scheduler import CollectionStopped, RolloutScheduler
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
-from megatron_seirenes.trainer.collect import credit_bundles, mismatch_metrics, rollouts_of, score
+from megatron_seirenes.trainer.collect import Scores, credit_bundles, mismatch_metrics, rollouts_of, score
+from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspection, mismatch_fault
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.snapshot import Cursor, remove_old, write_snapshot
 from megatron_seirenes.trainer.update import Row, empty_update_metrics, training_sequences, update_metrics
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import torch
 
     from megatron_seirenes.actor.actor import Actor
+    from megatron_seirenes.actor.sequences import TrainingSequence, UpdateReport
     from megatron_seirenes.rollouts.engine import Engine
 
 
@@ -87,6 +89,7 @@ class Trainer:
         self.cursor = Cursor(step=0)
         self.spent = Spent()
         self.row: Row = {}
+        self.nonfinite = NonfiniteUpdates(config.faults.nonfinite_in_a_row)
         self._snapshot_seconds = 0.0
         self._synced = False
 
@@ -114,6 +117,7 @@ class Trainer:
             self._stop_if_told()
             self._give_turn(self.parts.game.streams[index])
             self.cursor = Cursor(self.cursor.step, next_stream=index + 1)
+            self._save_and_fail(self.nonfinite.reason_to_stop())
         self._stop_if_told()
         self._sync()
         self._close_step()
@@ -132,18 +136,26 @@ class Trainer:
             with self._timed("rollout"):
                 bundles = parts.scheduler.collect(problems, step, live_stages(parts.game, suspended))
         except CollectionStopped:
-            parts.sampler.load_state_dict(before[0])
-            parts.streams.load_state_dict(before[1])
+            self._drop_step(before)
             self._save_and_stop()
-        self._credit(step, bundles)
-        self.cursor = Cursor(self.cursor.step, next_stream=0)
-
-    def _credit(self, step: int, bundles: list[Bundle]) -> None:
-        parts = self.parts
         rollouts = rollouts_of(bundles)
         parts.engine.sleep()
         with self._timed("train"):
             scores = score(parts.actor, rollouts, reference_needed=self.config.objective.reference_kl > 0)
+        self.row |= mismatch_metrics(rollouts, scores)
+        if fault := mismatch_fault(self.row, self.config.faults.mismatch_limit):
+            self._drop_step(before)
+            self._save_and_fail(fault)
+        self._credit(step, bundles, scores)
+        self.cursor = Cursor(self.cursor.step, next_stream=0)
+
+    def _drop_step(self, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        """Sampler and streams return to where they were before the step."""
+        self.parts.sampler.load_state_dict(before[0])
+        self.parts.streams.load_state_dict(before[1])
+
+    def _credit(self, step: int, bundles: list[Bundle], scores: Scores) -> None:
+        parts = self.parts
         birth = Birth(step, parts.streams.policy_version, parts.streams.update_counts())
         from_engine = self.config.rollout.behaviour_logprobs == "engine"
         groups = credit_bundles(parts.game, bundles, birth, scores, from_engine)
@@ -152,9 +164,8 @@ class Trainer:
         for bundle in bundles:
             parts.sampler.observe(bundle.problem.id, parts.game.mastered(bundle))
         self.row |= collection_metrics(parts.game, bundles)
-        self.row |= mismatch_metrics(rollouts, scores)
         self.row["time/judge_wait"] = parts.scheduler.judge_wait_seconds
-        self.spent.generated_tokens += sum(len(rollout.response_ids) for rollout in rollouts)
+        self.spent.generated_tokens += sum(len(rollout.response_ids) for rollout in rollouts_of(bundles))
         self.watch.bundles_collected(step, bundles, groups)
 
     # -- updates
@@ -168,10 +179,20 @@ class Trainer:
             sequences = training_sequences(parts.game, stream, groups, self.config.objective)
             with self._timed("train"):
                 report = parts.actor.update(sequences, parts.losses[stream.name])
+            if report.skipped:
+                self._note_skipped(stream, report, sequences)
+                continue
+            self.nonfinite.taken()
             parts.streams.record_update(stream.name)
             self.spent.updates += 1
             self._fold(stream, update_metrics(stream, groups, report))
             self.row["tokens/trained"] = (self.row.get("tokens/trained") or 0) + report.tokens
+
+    def _note_skipped(self, stream: Stream, report: UpdateReport, sequences: Sequence[TrainingSequence]) -> None:
+        step, key = self.cursor.step + 1, f"streams/{stream.name}/skipped_nonfinite"
+        self.row[key] = (self.row[key] or 0) + 1
+        self.watch.event(self.nonfinite.skipped(stream.name, step, report))
+        keep_for_inspection(self.directory.logs, step, stream.name, 0, report, sequences)
 
     def _fold(self, stream: Stream, metrics: Row) -> None:
         """Puts an update's metrics into the row; several flushes of a stream in one step are averaged."""
@@ -233,6 +254,10 @@ class Trainer:
             f"stopped by a signal; everything is saved in {path}; the same command goes on from there"
         )
 
+    def _save_and_fail(self, reason: str | None) -> None:
+        if reason is not None:
+            raise SeirenesError(f"{reason}. Everything before is saved in {self._save()}")
+
     def _save(self) -> Path:
         if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
             return self.directory.snapshots / self.cursor.name
@@ -258,6 +283,7 @@ class Trainer:
             "fingerprint": self.fingerprint,
             "spent": self.spent.state_dict(),
             "row": self.row,
+            "nonfinite_in_a_row": self.nonfinite.in_a_row,
             "sampler": self.parts.sampler.state_dict(),
             "streams": self.parts.streams.state_dict(),
         }
@@ -267,6 +293,7 @@ class Trainer:
         self.cursor = Cursor(*state["cursor"])
         self.spent = Spent.from_state(state["spent"])
         self.row = dict(state["row"])
+        self.nonfinite.in_a_row = state["nonfinite_in_a_row"]
         self.parts.sampler.load_state_dict(state["sampler"])
         self.parts.streams.load_state_dict(state["streams"])
 

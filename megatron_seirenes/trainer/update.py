@@ -30,6 +30,7 @@ def training_sequences(
             advantage=group.advantages[index],
             weight=group_weights[index],
             reference_logprobs=group.reference_logprobs[index] if group.reference_logprobs else (),
+            name=rollout.id,
         )
         for group, group_weights in zip(groups, weights, strict=True)
         for index, rollout in enumerate(group.rollouts)
@@ -37,8 +38,9 @@ def training_sequences(
 
 
 def empty_update_metrics(streams: Sequence[Stream]) -> Row:
-    """Null for every update metric of every stream: what a row holds when no update happened."""
+    """What a row holds of every stream when no update happened: null for its metrics, no update skipped."""
     row: Row = {f"{name}/{stream.name}": None for stream in streams for name in UPDATE_METRICS}
+    row |= {f"streams/{stream.name}/skipped_nonfinite": 0 for stream in streams}
     return row | {f"advantage/{stream.name}/{part}": None for stream in streams for part in ("mean", "std")}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from megatron_seirenes.actor.optimizer import learning_rate
 from megatron_seirenes.actor.sequences import TokenSequence, TrainingSequence
 from megatron_seirenes.config.schema import OptimizerSection
 from megatron_seirenes.errors import DataError
+from megatron_seirenes.objectives.surrogate import clipped_surrogate
 from megatron_seirenes.objectives.token_loss import LossSum, TokenBatch
 
 MakeActor = Callable[..., Actor]
@@ -127,6 +130,26 @@ def test_a_gradient_that_is_not_finite_changes_nothing(make_actor: MakeActor) ->
     assert actor.updates == 1
     assert_same_bits(before, weights_of(actor))
     assert not actor.update(training_sequences(), weighted_likelihood).skipped
+
+
+def test_a_nan_that_leaves_no_gradient_is_seen_in_the_loss(make_actor: MakeActor) -> None:
+    """The gradient of a clip bound is zero, even at NaN: looking at the gradient alone would take the step."""
+    actor = make_actor("qwen2", optimizer=FAST, actor={"micro_batch_tokens": 14})
+    named = [replace(one, name=f"r{index}") for index, one in enumerate(training_sequences())]
+    spoilt = replace(named[2], old_logprobs=(math.nan,) * len(named[2].response_ids), advantage=1.0)
+    before = weights_of(actor)
+    report = actor.update([*named[:2], spoilt, *named[3:]], clipped_surrogate(0.2, 0.28))
+    assert report.skipped and math.isnan(report.loss) and actor.updates == 0
+    assert "r2" in report.suspects and len(report.suspects) < len(named)
+    assert_same_bits(before, weights_of(actor))
+
+
+def test_a_sum_that_is_not_finite_is_seen_though_the_loss_is(make_actor: MakeActor) -> None:
+    """A token that the behaviour policy cannot have drawn: the ratio is clipped, the loss finite, ppo_kl infinite."""
+    actor = make_actor("qwen2", optimizer=FAST)
+    sequence = TrainingSequence((1, 2), (3,), (-math.inf,), 1.0, 1.0, name="impossible")
+    report = actor.update([sequence], clipped_surrogate(0.2, 0.28))
+    assert report.skipped and math.isfinite(report.loss) and report.suspects == ("impossible",)
 
 
 def test_words_that_are_never_sampled_take_no_part(make_actor: MakeActor) -> None:

@@ -161,10 +161,10 @@ def test_a_run_whose_snapshots_are_all_broken_does_not_start_over(tmp_path):
     for path in complete_snapshots(directory.snapshots):
         (path / "state.json.gz").write_bytes(b"")
     said: list[str] = []
-    with pytest.raises(UsageError, match="every snapshot of .* is broken"):
+    with pytest.raises(UsageError, match=r"every snapshot of .* is broken"):
         snapshot_to_resume(directory, "auto", said.append)
     assert len(said) == 2
-    with pytest.raises(UsageError, match="--resume: .* state.json.gz"):
+    with pytest.raises(UsageError, match=r"--resume: .* state\.json\.gz"):
         snapshot_to_resume(directory, str(directory.snapshots / "step-000006"), print)
     with pytest.raises(UsageError, match="--resume: nowhere"):
         snapshot_to_resume(directory, "nowhere", print)
