@@ -1,5 +1,6 @@
 # make test        everything but the slow tests          make lint        ruff and mypy
 # make test-slow   the slow tests alone                   make quickstart  the whole road on this machine
+# make test-browser  the report in a real browser; Chromium must be there (apt install chromium)
 #
 # Each makes .venv first, once, from Python 3.12, and again when a requirement file changes. An interrupted set-up is
 # simply taken up by the next call: the stamp .venv/.ready is written last.
@@ -16,15 +17,19 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: setup test test-slow lint quickstart clean
+.PHONY: setup test test-slow test-browser lint quickstart clean
 
 setup: $(READY)
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not browser" $(PYTEST_ARGS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-browser: $(READY)
+	$(PIP) install -r requirements/browser.txt
+	$(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

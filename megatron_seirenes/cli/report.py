@@ -17,8 +17,11 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write; report.html of the first run by default.")
     ] = None,
+    bundles: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Bundles a run whose texts are packed into the page.")
+    ] = 24,
 ) -> None:
     """Write one self-contained HTML page; several runs are compared."""
     from megatron_seirenes.observe.report import write_report
 
-    say(str(write_report(run_dirs, out)))
+    say(str(write_report(run_dirs, out, bundles)))

@@ -42,7 +42,7 @@ class HintFacts:
 
 @dataclass(frozen=True, slots=True)
 class BundleFacts:
-    """What became of one question in one step. `reward` is the mean reward of its clean answers, null without credit."""
+    """What became of one question in one step. `reward` is its clean answers' mean reward, null without credit."""
 
     problem_id: str
     question: str

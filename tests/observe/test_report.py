@@ -4,10 +4,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from observe_samples import HOSTILE, make_run, metrics_row
 
 from megatron_seirenes.errors import DataError, UsageError
+from megatron_seirenes.observe.bundle_index import BundleFacts, Entry
 from megatron_seirenes.observe.report import write_report
+from megatron_seirenes.observe.report.bundles import choose
 from megatron_seirenes.observe.report.chapters import CHAPTERS
 from megatron_seirenes.observe.report.page import json_for_script
 from megatron_seirenes.observe.writer import MetricsWriter
@@ -26,7 +30,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "img"):
+        if tag not in ("meta", "img", "input"):
             self._open.append(tag)
         if tag == "script":
             self.scripts.append("")
@@ -47,6 +51,10 @@ class Page(HTMLParser):
     @property
     def figures(self) -> list[dict]:
         return json.loads(self.scripts[0])
+
+    @property
+    def bundles(self) -> list[dict]:
+        return json.loads(self.scripts[1])
 
     def attributes(self, name: str) -> list[str]:
         return [value for _, attributes in self.elements if (value := attributes.get(name)) is not None]
@@ -72,7 +80,7 @@ def both(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 def test_every_section_and_panel_is_there(one: Page) -> None:
     anchors = {attributes["id"] for tag, attributes in one.elements if tag == "section" and "id" in attributes}
-    assert anchors == {"overview", *(chapter.anchor for chapter in CHAPTERS), "samples", "configuration"}
+    assert anchors == {"overview", *(chapter.anchor for chapter in CHAPTERS), "bundles-of-runs", "configuration"}
     titles = {panel.title for chapter in CHAPTERS for panel in chapter.panels} - {"KL to the reference"}
     missing = {title for title in titles if title not in one.text}
     assert missing == set()
@@ -83,7 +91,7 @@ def test_each_plot_has_its_figure_and_words(one: Page) -> None:
     numbers = [int(number) for number in one.attributes("data-figure")]
     assert numbers == list(range(len(one.figures)))
     plots = [attributes for tag, attributes in one.elements if attributes.get("class") == "plot"]
-    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in plots)
+    assert all(attributes["role"] == "group" and attributes["aria-label"] for attributes in plots)
     success = next(label for label in one.attributes("aria-label") if label.startswith("Success, clean and hinted"))
     assert "clean: 0.51 to 0.9 over 40 points" in success
 
@@ -111,14 +119,15 @@ def test_a_torn_last_line_is_left_out(one: Page) -> None:
 def test_nothing_a_model_wrote_becomes_markup(one: Page, both: Page) -> None:
     for page in (one, both):
         tags = [tag for tag, _ in page.elements]
-        assert tags.count("script") == 3
+        assert tags.count("script") == 7, "two of data, two libraries, three of the page's own"
         assert "img" not in tags
         assert "i" not in tags
         names = {name for _, attributes in page.elements for name in attributes}
         assert not {name for name in names if name.startswith("on")}
-        for hint in HOSTILE:
-            assert hint in page.text, "a hint is shown as it was written"
-    assert not any("window.broken" in script for script in (*one.scripts, *both.scripts))
+        packed = [bundle for run in page.bundles for bundle in run["packed"].values()]
+        texts = {record["response"] for bundle in packed for record in bundle["records"]}
+        assert texts >= set(HOSTILE), "a hint is kept as it was written"
+        assert not any("<" in script for script in page.scripts[:2])
 
 
 def test_the_policy_forbids_requests_and_foreign_scripts(one: Page) -> None:
@@ -151,17 +160,37 @@ def test_several_runs_are_overlaid_and_compared(both: Page) -> None:
     assert "Configuration of <i>second" in both.attributes("aria-label")
 
 
-def test_samples_show_what_became_of_each_answer(one: Page) -> None:
-    for words in (
-        "Step 40, question p/1",
-        "correct, answered 7; 2 of 2 correct; advantage +1.000; 1 tokens",
-        "wrong, answered 7; 0 of 2 correct; advantage –; 4 tokens, cut by the limit",
-        "refused: not about the question",
-        "characters left out",
-    ):
-        assert words in one.text
-    first, second = one.text.index("question p/1"), one.text.index("question p/3")
-    assert first < second, "the question that was misled most stands first"
+def test_every_bundle_is_listed_with_what_became_of_it(one: Page) -> None:
+    (run,) = one.bundles
+    assert run["steps"] == [1, 40]
+    assert run["problems"] == ["p/1", "p/2", "p/3"]
+    assert run["file"] == [0, 0, 0, 1, 1, 1]
+    assert (run["correct"][1], run["judged"][1]) == (1, 2)
+    assert run["hints"][1] == [[0.5, 0, 0, 1], [0.5, 0, 2, 0]]
+    assert run["questions"][2] == HOSTILE[1]
+
+
+def test_texts_of_the_chosen_bundles_are_packed_and_shortened(runs: list[Path], tmp_path: Path) -> None:
+    (run,) = Page(write_report(runs[:1], tmp_path / "two.html", bundles=2)).bundles
+    assert sorted(run["packed"]) == ["0", "3"], "of each step the question that was misled most"
+    (run,) = Page(write_report(runs[:1], tmp_path / "all.html", bundles=50)).bundles
+    assert len(run["packed"]) == 6
+    long = run["packed"]["2"]["records"][0]
+    assert "characters left out" in long["response"]
+    assert long["response"].startswith(HOSTILE[0])
+    assert long["characters"] > len(long["response"])
+    (run,) = Page(write_report(runs[:1], tmp_path / "none.html", bundles=0)).bundles
+    assert run["packed"] == {}
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=12), limit=st.integers(0, 30))
+def test_the_chosen_are_spread_and_as_many_as_asked_for(sizes: list[int], limit: int) -> None:
+    facts = BundleFacts("p", "?", 1, 1, None, ())
+    entries = [(file, Entry(facts, 0, 0)) for file, size in enumerate(sizes) for _ in range(size)]
+    chosen = choose(entries, limit)
+    assert len(set(chosen)) == len(chosen) <= limit
+    if sizes and limit >= 2:
+        assert {entries[index][0] for index in chosen} >= {0, len(sizes) - 1}
 
 
 def test_the_same_runs_give_the_same_page(runs: list[Path], tmp_path: Path) -> None:
@@ -174,7 +203,7 @@ def test_a_run_with_one_bare_step_can_be_reported(tmp_path: Path) -> None:
         writer.append({"step": 1, "success/clean": 0.5, "success/hinted": None, "time/step": 2.0})
     page = Page(write_report([tmp_path]))
     assert "Success, clean and hinted" in page.text
-    assert "Samples" not in page.text
+    assert "bundles" not in [attributes.get("id") for _, attributes in page.elements]
     assert "Configuration" not in page.text
 
 

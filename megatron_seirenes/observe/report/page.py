@@ -1,8 +1,8 @@
-"""The page: chapters of figures, tables, samples and configuration in one HTML file that asks the network for nothing.
+"""The page: chapters of figures, tables, bundles and configuration in one HTML file that asks the network for nothing.
 
-The drawing library is packed in once. A content security policy forbids every request and every script but the two of
-this page (named by their digests), so that a text that escaped the escaping would still not run. The same runs give the
-same page.
+The drawing library and the renderer of mathematics are packed in once. A content security policy forbids every request
+and every script but those of this page (named by their digests), so that a text that escaped the escaping would still
+not run. The same runs give the same page.
 """
 
 from __future__ import annotations
@@ -16,24 +16,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from megatron_seirenes.errors import MissingComponentError, UsageError
+from megatron_seirenes.observe.report.browser import browser
+from megatron_seirenes.observe.report.bundles import BUNDLES, RunBundles, find_bundles, for_page
 from megatron_seirenes.observe.report.data import Run, load_runs
 from megatron_seirenes.observe.report.markup import Markup, element, join, text
-from megatron_seirenes.observe.report.samples import choose_samples
 from megatron_seirenes.observe.report.tables import (
     attack_table,
     configuration,
     differences,
     evaluation_table,
     overview,
-    samples,
 )
 
 if TYPE_CHECKING:
     from megatron_seirenes.observe.report.figures import Drawn
 
 
-def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
+Section = tuple[str, str, Markup]
+"""Anchor, title and content."""
+
+OWN_SCRIPTS = ("page.js", "mathematics.js", "browser.js")
+"""The page's own scripts, in the order they run."""
+
+
+def write_report(run_dirs: Sequence[Path], out: Path | None = None, bundles: int = BUNDLES) -> Path:
     """Writes the report of these runs and returns its path (default: `report.html` in the first run's directory).
+
+    `bundles` is the number of bundles a run whose texts are packed in.
 
     Raises UsageError without a run, DataError naming a folder or file that cannot be read, MissingComponentError
     without plotly.
@@ -41,7 +50,7 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
     if not run_dirs:
         raise UsageError("a report needs at least one run directory")
     out = out if out is not None else run_dirs[0] / "report.html"
-    page = render(load_runs(run_dirs))
+    page = render(load_runs(run_dirs), bundles)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")
     partial.write_text(page, encoding="utf-8")
@@ -49,28 +58,27 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
     return out
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], bundles: int = BUNDLES) -> str:
     """The whole page."""
-    library = _plotly()
-    sections, figures = _sections(runs)
-    script = files(__package__).joinpath("page.js").read_text(encoding="utf-8")
-    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    scripts = [_plotly(), _read("assets/temml.min.js"), *map(_read, OWN_SCRIPTS)]
+    found = [one for run in runs if (one := find_bundles(run, bundles)).entries]
+    sections, figures = _sections(runs, found)
     title = "Seirênes: " + ", ".join(run.name for run in runs)
     head = join(
         [
             Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{text(_policy(library, script))}">'),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{text(_policy(scripts))}">'),
             element("title", text(title)),
-            Markup(f"<style>{style}</style>"),
+            Markup(f"<style>{_read('page.css')}</style>"),
         ]
     )
     body = join(
         [
             element("header", element("h1", text(title)), _navigation(sections)),
             element("main", *(_section(*section) for section in sections)),
-            Markup(f'<script type="application/json" id="figures">{json_for_script(figures)}</script>'),
-            Markup(f"<script>{library}</script>"),
-            Markup(f"<script>{script}</script>"),
+            _data("figures", figures),
+            *([_data("bundles", [for_page(one) for one in found])] if found else []),
+            *(Markup(f"<script>{script}</script>") for script in scripts),
         ]
     )
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
@@ -82,7 +90,11 @@ def json_for_script(value: Any) -> Markup:
     return Markup(written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _sections(runs: Sequence[Run]) -> tuple[list[tuple[str, str, Markup]], list[dict[str, Any]]]:
+def _data(name: str, value: Any) -> Markup:
+    return Markup(f'<script type="application/json" id="{name}">{json_for_script(value)}</script>')
+
+
+def _sections(runs: Sequence[Run], found: Sequence[RunBundles]) -> tuple[list[Section], list[dict[str, Any]]]:
     """Anchor, title and content of each section, and the figures that the content refers to by number."""
     from megatron_seirenes.observe.report.chapters import CHAPTERS
     from megatron_seirenes.observe.report.figures import draw_panel
@@ -98,17 +110,12 @@ def _sections(runs: Sequence[Run]) -> tuple[list[tuple[str, str, Markup]], list[
         content = [*([tables] if tables else []), *([element("div", *shown, class_="panels")] if shown else [])]
         if content:
             sections.append((chapter.anchor, chapter.title, join(content)))
-    return [*sections, *_readings(runs)], figures
+    return [*sections, *_readings(runs, found)], figures
 
 
-def _readings(runs: Sequence[Run]) -> list[tuple[str, str, Markup]]:
-    """The sections to read rather than to look at: samples and configuration."""
-    sections = []
-    read = [(run, choose_samples(run.record_files())) for run in runs]
-    shown = [element("h3", text(run.name)) + samples(bundles) for run, bundles in read if bundles]
-    if shown:
-        note = element("p", text("From the last and the first recorded step, the questions whose hints misled most."))
-        sections.append(("samples", "Samples", join([note, *map(Markup, shown)])))
+def _readings(runs: Sequence[Run], found: Sequence[RunBundles]) -> list[Section]:
+    """The sections to read rather than to look at: bundles and configuration."""
+    sections = [("bundles-of-runs", "Bundles", browser(found))] if found else []
     differing = differences(runs)
     settings = [*([differing] if differing else []), *(configuration(run) for run in runs if run.config)]
     if settings:
@@ -119,7 +126,7 @@ def _readings(runs: Sequence[Run]) -> list[tuple[str, str, Markup]]:
 def _figure(drawn: Drawn, number: int) -> Markup:
     caption = element("figcaption", element("h3", text(drawn.title)), element("p", text(drawn.note)))
     words = f"{drawn.title}. {'; '.join(drawn.lines)}"
-    plot = element("div", class_="plot", role="img", aria_label=words, data_figure=str(number))
+    plot = element("div", class_="plot", role="group", aria_label=words, data_figure=str(number))
     return element("figure", caption, plot)
 
 
@@ -127,15 +134,19 @@ def _section(anchor: str, title: str, content: Markup) -> Markup:
     return element("section", element("h2", text(title)), content, id=anchor)
 
 
-def _navigation(sections: Sequence[tuple[str, str, Markup]]) -> Markup:
+def _navigation(sections: Sequence[Section]) -> Markup:
     links = (element("li", element("a", text(title), href=f"#{anchor}")) for anchor, title, _ in sections)
     return element("nav", element("ul", *links), aria_label="Sections")
 
 
-def _policy(*scripts: str) -> str:
+def _policy(scripts: Sequence[str]) -> str:
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def _read(name: str) -> str:
+    return _line_feeds(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def _plotly() -> str:
@@ -145,5 +156,9 @@ def _plotly() -> str:
         raise MissingComponentError(
             "a report needs the package plotly, which is not installed: pip install plotly"
         ) from error
-    # Browsers read a carriage return in a script as a line feed, and take the digest of what they read.
-    return get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
+    return _line_feeds(get_plotlyjs())
+
+
+def _line_feeds(script: str) -> str:
+    """Browsers read a carriage return in a script as a line feed, and take the digest of what they read."""
+    return script.replace("\r\n", "\n").replace("\r", "\n")

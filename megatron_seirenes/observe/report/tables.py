@@ -1,4 +1,4 @@
-"""The report's tables and samples as markup."""
+"""The report's tables as markup."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 
 from megatron_seirenes.observe.console import duration
 from megatron_seirenes.observe.metrics import find
-from megatron_seirenes.observe.records import Record
 from megatron_seirenes.observe.report.attack import THRESHOLDS, AttackStatistics, attack_statistics
 from megatron_seirenes.observe.report.data import Run
-from megatron_seirenes.observe.report.markup import Markup, element, join, table, text
-from megatron_seirenes.observe.report.samples import Answer, BundleSample, HintSample, shorten
+from megatron_seirenes.observe.report.markup import Markup, element, table, text
 
 LAST = 10
 """Steps over which the overview takes the mean."""
@@ -72,16 +70,6 @@ def configuration(run: Run) -> Markup:
     return element("details", summary, table(f"Configuration of {run.name}", ("key", "value"), rows))
 
 
-def sample(bundle: BundleSample) -> Markup:
-    """One bundle: the question, then clean answer, hint and answer under the hint side by side."""
-    title = element("h4", text(f"Step {bundle.step}, question {bundle.problem_id}"))
-    question = element("div", element("h5", text("Question")), _prose(shorten(bundle.question)), class_="question")
-    gold = element("p", text("Right answer: "), element("code", text(bundle.gold)))
-    hints = [_hint(number, hint) for number, hint in enumerate(bundle.hints, 1)]
-    clean = _answer("Clean answer", bundle.clean)
-    return element("article", title, question, gold, element("div", clean, class_="columns"), *hints)
-
-
 def _overview_row(run: Run) -> tuple[str, ...]:
     updates = sum(sum(run.series(key).values) for key in run.keys("streams/{s}/updates"))
     return (
@@ -128,41 +116,3 @@ def _names(runs: Sequence[Run]) -> list[str]:
 
 def _shown(value: Any) -> str:
     return "–" if value is None else str(value)
-
-
-def _hint(number: int, sample: HintSample) -> Markup:
-    refused = sample.hint["refused"]
-    state = f"refused: {refused}" if refused else f"advantage {_number(sample.hint['advantage'])}"
-    hint = _card(f"Hint {number}", state, sample.hint)
-    return element("div", hint, _answer(f"Answer under hint {number}", sample.answer), class_="columns")
-
-
-def _answer(title: str, answer: Answer | None) -> Markup:
-    if answer is None:
-        return element("section", element("h5", text(title)), element("p", text("none")))
-    record = answer.record
-    verdict = {True: "correct", False: "wrong", None: "not judged"}[record["correct"]]
-    extracted = "" if record["extracted"] is None else f", answered {shorten(record['extracted'], 80)}"
-    state = (
-        f"{verdict}{extracted}; {answer.correct} of {answer.judged} correct; advantage {_number(record['advantage'])}"
-    )
-    return _card(title, state, record, verdict.replace(" ", "-"))
-
-
-def _card(title: str, state: str, record: Record, kind: str = "hint") -> Markup:
-    cut = ", cut by the limit" if record["finish_reason"] == "length" else ""
-    facts = element("p", text(f"{state}; {record['response_tokens']:,} tokens{cut}"), class_=f"facts {kind}")
-    return element("section", element("h5", text(title)), facts, _prose(record["response"], title))
-
-
-def _prose(content: str, title: str = "question") -> Markup:
-    return element("pre", text(content), tabindex="0", role="region", aria_label=title)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}"
-
-
-def samples(bundles: Sequence[BundleSample]) -> Markup:
-    """All chosen bundles of a run."""
-    return join([sample(bundle) for bundle in bundles])
