@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rollouts": {"games", "roles", "verifier", "device", "bridge"},
     "bridge": {"device"},
     "actor": {"objectives", "bridge", "device"},
+    "planning": {"bridge"},
     "observe": {"games"},
     "evaluation": {"games", "problems", "roles", "rollouts", "verifier", "device", "bridge", "observe", "trainer"},
     "trainer": PURE | {"device", "verifier", "rollouts", "bridge", "actor", "observe", "evaluation"},

@@ -58,12 +58,14 @@ class Flow:
 class Step:
     """What happens to one slab of one tensor; slabs of tensors of a class share it.
 
-    `sent` and `received` are bytes a rank, local copies left out. `complete` marks the last slab of its tensor.
+    `sent` and `received` are bytes a rank, local copies left out; `far` is what of them is received from other nodes.
+    `complete` marks the last slab of its tensor.
     """
 
     flows: tuple[Flow, ...]
     sent: Bytes
     received: Bytes
+    far: Bytes
     complete: bool
 
 
@@ -94,6 +96,11 @@ class Plan:
     def received(self) -> Bytes:
         """Bytes that each rank receives."""
         return _total(step.received for _, step in self.steps)
+
+    @cached_property
+    def far(self) -> Bytes:
+        """Bytes that each rank receives from other nodes."""
+        return _total(step.far for _, step in self.steps)
 
     @property
     def total(self) -> int:
@@ -190,12 +197,14 @@ class _SenderChooser:
             for strip in one.held
             if (rect := need.rect.meet(strip.rect).meet(part)).area
         )
-        sent, received = (np.zeros(self.world, dtype=np.int64) for _ in range(2))
+        sent, received, far = (np.zeros(self.world, dtype=np.int64) for _ in range(3))
         for flow in flows:
             away = flow.senders != flow.receivers
-            np.add.at(sent, flow.senders[away], flow.rect.area * self.itemsize)
-            np.add.at(received, flow.receivers[away], flow.rect.area * self.itemsize)
-        return Step(flows, sent, received, complete=slab == slabs - 1)
+            size = flow.rect.area * self.itemsize
+            np.add.at(sent, flow.senders[away], size)
+            np.add.at(received, flow.receivers[away], size)
+            far[flow.receivers[flow.senders // self.ranks_per_node != flow.receivers // self.ranks_per_node]] += size
+        return Step(flows, sent, received, far, complete=slab == slabs - 1)
 
     def _senders(self, holders: Ranks, receivers: Ranks) -> Ranks:
         """For each receiver: itself, else a holder of its node, else any holder; in turn."""
