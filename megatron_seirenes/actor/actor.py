@@ -162,6 +162,7 @@ class Actor:
             temperature=self.config.rollout.temperature,
             sampled_vocabulary=self.sampled_vocabulary,
             tensor_parallel_group=parallel_state.get_tensor_model_parallel_group() if split else None,
+            entropy_gradient=self.config.objective.entropy_bonus > 0,
         )
 
     def _micro_batches(self, sequences: Sequence[Tokens]) -> list[MicroBatch]:
@@ -188,27 +189,33 @@ _LOSS = "\0loss"  # stands beside the loss function's own sums, under a name tha
 def _check_training(sequences: Sequence[TrainingSequence]) -> None:
     for index, sequence in enumerate(sequences):
         expected = len(sequence.response_ids)
-        for name in ("old_logprobs", "reference_logprobs"):
+        for name in ("old_logprobs", "reference_logprobs", "behaviour_logprobs"):
             seen = len(getattr(sequence, name))
-            if seen != expected and not (name == "reference_logprobs" and seen == 0):
+            if seen != expected and not (name != "old_logprobs" and seen == 0):
                 raise ValueError(f"sequence {index}: {seen} {name} for {expected} response tokens")
 
 
 def _token_batch(sequences: Sequence[TrainingSequence], output: Tensor) -> TokenBatch:
-    """`output` is [2, tokens]; per-sequence numbers are repeated for every token of the response."""
+    """`output` is [2, tokens]; per-sequence numbers are repeated for every token of the response.
+
+    Entropy carries gradient when the model's output does for it (`LogprobOptions.entropy_gradient`).
+    """
     repeats = torch.tensor([len(sequence.response_ids) for sequence in sequences], device=output.device)
 
     def floats(values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float32, device=output.device)
 
     reference = [*chain.from_iterable(sequence.reference_logprobs for sequence in sequences)]
+    behaviour = [*chain.from_iterable(sequence.behaviour_logprobs for sequence in sequences)]
     return TokenBatch(
         logprobs=output[0],
-        entropy=output[1].detach(),
+        entropy=output[1],
         old_logprobs=floats([*chain.from_iterable(sequence.old_logprobs for sequence in sequences)]),
         advantages=floats([sequence.advantage for sequence in sequences]).repeat_interleave(repeats),
         weights=floats([sequence.weight for sequence in sequences]).repeat_interleave(repeats),
         reference_logprobs=floats(reference) if reference else None,
+        behaviour_logprobs=floats(behaviour) if behaviour else None,
+        segments=torch.arange(len(sequences), device=output.device).repeat_interleave(repeats),
     )
 
 

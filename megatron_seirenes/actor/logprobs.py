@@ -5,8 +5,12 @@ For hidden states h_t and output weights W, split over the tensor-parallel group
     z_t = h_t W^T / temperature        log p_t(v) = z_t[v] - log sum_u exp z_t[u]        H_t = -sum_v p_t(v) log p_t(v)
 
 Logits are computed for `chunk_tokens` tokens at a time and dropped; the backward pass computes them again, chunk by
-chunk, from the saved log-sum-exp:  d log p_t(y) / d z_t[v] = 1[v = y] - p_t(v).  Peak memory is two [chunk, words]
-float32 tensors whatever the number of tokens. Entropy carries no gradient.
+chunk, from the saved log-sum-exp:
+
+    d log p_t(y) / d z_t[v] = 1[v = y] - p_t(v)        d H_t / d z_t[v] = -p_t(v) (log p_t(v) + H_t)
+
+Peak memory is two [chunk, words] float32 tensors whatever the number of tokens. Entropy carries gradient only with
+`entropy_gradient`, which takes one such tensor more.
 
 Words from `sampled_vocabulary` on are taken out of the softmax (probability 0): padded rows that the engine never
 samples must not take part. They are a tail of W, so they are cut off, not masked.
@@ -31,6 +35,7 @@ class LogprobOptions:
     temperature: float = 1.0
     sampled_vocabulary: int | None = None
     tensor_parallel_group: dist.ProcessGroup | None = None
+    entropy_gradient: bool = False
 
 
 def token_logprobs(hidden: Tensor, weight: Tensor, targets: Tensor, options: LogprobOptions) -> tuple[Tensor, Tensor]:
@@ -39,7 +44,7 @@ def token_logprobs(hidden: Tensor, weight: Tensor, targets: Tensor, options: Log
     `hidden` is [tokens, hidden_size] and the same on all ranks of the group, `weight` is this rank's
     [words / ranks, hidden_size], `targets` is int64 [tokens] of global word ids below `sampled_vocabulary`. Returns
     two float32 tensors [tokens]; the first carries gradient to `hidden` (this rank's part: the caller sums it over
-    the group) and to `weight`.
+    the group) and to `weight`, and so does the second with `entropy_gradient`.
     """
     return _TokenLogprobs.apply(hidden, weight, targets, options)
 
@@ -55,20 +60,24 @@ class _TokenLogprobs(torch.autograd.Function):
         )
         for chunk in _chunks(len(targets), options.chunk_tokens):
             logprobs[chunk], log_total[chunk], entropy[chunk] = shard.score(hidden[chunk], targets[chunk])
-        ctx.save_for_backward(hidden, weight, targets, log_total)
+        ctx.save_for_backward(hidden, weight, targets, log_total, entropy)
         ctx.options = options
-        ctx.mark_non_differentiable(entropy)
+        if not options.entropy_gradient:
+            ctx.mark_non_differentiable(entropy)
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, grad_logprobs: Tensor, _grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, targets, log_total = ctx.saved_tensors
+    def backward(ctx: Any, grad_logprobs: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets, log_total, entropy = ctx.saved_tensors
         shard = _Shard(weight, ctx.options)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         rows = grad_weight[: shard.words]
         for chunk in _chunks(len(targets), ctx.options.chunk_tokens):
-            grad_logits = shard.grad_logits(hidden[chunk], targets[chunk], log_total[chunk], grad_logprobs[chunk])
+            of_entropy = (grad_entropy[chunk], entropy[chunk]) if ctx.options.entropy_gradient else None
+            grad_logits = shard.grad_logits(
+                hidden[chunk], targets[chunk], log_total[chunk], grad_logprobs[chunk], of_entropy
+            )
             grad_hidden[chunk] = grad_logits @ shard.weight
             _add_product(rows, grad_logits.t(), hidden[chunk])
         return grad_hidden, grad_weight.to(weight.dtype), None, None
@@ -100,11 +109,25 @@ class _Shard:
         log_total = total.log()
         return chosen - log_total, largest + log_total, log_total - weighted / total
 
-    def grad_logits(self, hidden: Tensor, targets: Tensor, log_total: Tensor, grad_logprobs: Tensor) -> Tensor:
-        """Gradient with respect to h W^T, [tokens, words], in the dtype of `hidden`."""
-        grad = self._logits(hidden).sub_(log_total[:, None]).exp_()
+    def grad_logits(
+        self,
+        hidden: Tensor,
+        targets: Tensor,
+        log_total: Tensor,
+        grad_logprobs: Tensor,
+        of_entropy: tuple[Tensor, Tensor] | None,
+    ) -> Tensor:
+        """Gradient with respect to h W^T, [tokens, words], in the dtype of `hidden`.
+
+        `of_entropy` is the gradient of the entropies and the entropies, [tokens] each, when they carry gradient.
+        """
+        grad = self._logits(hidden).sub_(log_total[:, None])
         scaled = grad_logprobs * self.scale
-        grad *= -scaled[:, None]
+        factor = -scaled[:, None]
+        if of_entropy is not None:
+            grad_entropy, entropy = of_entropy
+            factor = factor - (grad + entropy[:, None]).mul_(grad_entropy[:, None] * self.scale)
+        grad = grad.exp_().mul_(factor)
         if self.words:
             mine, index = self._locate(targets)
             grad.scatter_add_(1, index, scaled.where(mine, 0.0)[:, None])

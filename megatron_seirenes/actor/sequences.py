@@ -30,8 +30,8 @@ class TrainingSequence:
     """A response to be learned from; the log-probabilities are one a response token (natural logarithm).
 
     `advantage` and `weight` hold for every token of the response. `weight` already carries every average of the
-    objective (objectives/aggregation.py). `reference_logprobs` may be empty when the loss has no KL term. `name` is for
-    people: the rollout's id.
+    objective (objectives/aggregation.py). `reference_logprobs` may be empty when the loss has no KL term, and
+    `behaviour_logprobs`, the engine's, when it does not correct for the engine. `name` is for people: the rollout's id.
     """
 
     prompt_ids: tuple[int, ...]
@@ -40,6 +40,7 @@ class TrainingSequence:
     advantage: float
     weight: float
     reference_logprobs: tuple[float, ...] = ()
+    behaviour_logprobs: tuple[float, ...] = ()
     name: str = ""
 
 

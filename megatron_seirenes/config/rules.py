@@ -17,6 +17,7 @@ from megatron_seirenes.config.game_rules import (
     some_stream_lives,
     unknown_names,
 )
+from megatron_seirenes.config.objective_rules import correction_settings, overlong_slope
 from megatron_seirenes.config.schema import Config, NewModel, ProblemSource
 from megatron_seirenes.config.shape import MODEL, Shape, shape_of
 from megatron_seirenes.errors import DataError
@@ -38,6 +39,8 @@ def cross_field_faults(config: Config) -> list[Fault]:
         capacities,
         some_stream_lives,
         hints_fit_prompts,
+        correction_settings,
+        overlong_slope,
         one_model,
         new_model,
         pipeline_is_real,

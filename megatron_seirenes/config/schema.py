@@ -152,9 +152,19 @@ class ObjectiveSection(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.28
     reference_kl: NonNegative = 0.0
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    kl_unbiased: bool = False
+    ratio: Literal["token", "sequence"] = "token"
+    entropy_bonus: NonNegative = 0.0
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = "sequence_mean"
-    advantage: Literal["standardized", "centered"] = "standardized"
+    advantage: Literal["standardized", "centered", "leave_one_out"] = "standardized"
     advantage_epsilon: Positive = 1e-6
+    overlong_filter: bool = False
+    overlong_penalty: NonNegative = 0.0
+    overlong_cache: PositiveInt = 4_096
+    correction: Literal["none", "truncated", "masked"] = "none"
+    correction_level: Literal["token", "sequence"] = "token"
+    correction_high: Annotated[float, Field(ge=1)] = 2.0
+    correction_low: Fraction = 0.0
 
 
 class OptimizerSection(Section):

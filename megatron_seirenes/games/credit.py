@@ -13,6 +13,7 @@ from typing import Literal
 
 from megatron_seirenes.games.game import Stage
 from megatron_seirenes.objectives.advantages import DEFAULT_EPSILON, AdvantageKind, group_advantages, has_signal
+from megatron_seirenes.objectives.overlong import overlong_penalty
 from megatron_seirenes.records import Birth, Bundle, Group, Rollout
 
 MasteryCriterion = Literal["all_hints", "paper", "clean"]
@@ -24,13 +25,18 @@ DEFAULT_GATE_PENALTY = -0.25
 class CreditRules:
     """The knobs of credit that a configuration can turn, the same for every game.
 
-    `gate_penalties` gives, for each role, the reward of a response that the role's gate refused.
+    `gate_penalties` gives, for each role, the reward of a response that the role's gate refused. `overlong_penalty` is
+    taken off the reward of a judged response that reaches its token limit, growing from 0 over the last
+    `overlong_cache` tokens; `overlong_filter` leaves truncated responses out of the group that is trained on.
     """
 
     advantage_epsilon: float = DEFAULT_EPSILON
     advantage: AdvantageKind = "standardized"
     gate_penalties: Mapping[str, float] = field(default_factory=dict)
     mastery: MasteryCriterion = "all_hints"
+    overlong_filter: bool = False
+    overlong_penalty: float = 0.0
+    overlong_cache: int = 4_096
 
     def penalty(self, role: str) -> float:
         return self.gate_penalties.get(role, DEFAULT_GATE_PENALTY)
@@ -80,20 +86,38 @@ def relative_group(
     rules: CreditRules,
     path: Sequence[int] = (),
 ) -> Group:
-    """A group of judged responses to one prompt, each credited against the others (Eq. 2)."""
-    rewards = tuple(
+    """A group of judged responses to one prompt, each credited against the others (Eq. 2).
+
+    Whether it has signal is decided before anything is taken off for length: a group whose answers are all right, or
+    all wrong, teaches only brevity. Filtered responses are credited with the others and then left out.
+    """
+    outcomes = tuple(
         rules.penalty(rollout.request.role) if rollout.id in bundle.refused else float(is_correct(bundle, rollout))
         for rollout in rollouts
     )
+    rewards = tuple(
+        outcome - _overlong(rollout, rules) for outcome, rollout in zip(outcomes, rollouts, strict=True)
+    )
+    advantages = group_advantages(rewards, epsilon=rules.advantage_epsilon, kind=rules.advantage)
+    kept = [i for i, rollout in enumerate(rollouts) if not (rules.overlong_filter and rollout.truncated)]
     stage = rollouts[0].request.stage
     return Group(
         id=group_id(bundle, stage, path),
         problem_id=bundle.problem.id,
         stream=stream,
         stage=stage,
-        rollouts=tuple(rollouts),
-        rewards=rewards,
-        advantages=group_advantages(rewards, epsilon=rules.advantage_epsilon, kind=rules.advantage),
-        has_signal=has_signal(rewards),
+        rollouts=tuple(rollouts[i] for i in kept),
+        rewards=tuple(rewards[i] for i in kept),
+        advantages=tuple(advantages[i] for i in kept),
+        has_signal=has_signal(outcomes) and any(advantages[i] != 0 for i in kept),
         birth=birth,
     )
+
+
+def _overlong(rollout: Rollout, rules: CreditRules) -> float:
+    """What the length of a response costs it."""
+    if rules.overlong_penalty == 0:
+        return 0.0
+    limit = rollout.request.sampling.max_tokens
+    tokens = len(rollout.response_ids)
+    return overlong_penalty(tokens, limit=limit, cache=rules.overlong_cache, penalty=rules.overlong_penalty)

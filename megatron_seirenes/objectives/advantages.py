@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
-AdvantageKind = Literal["standardized", "centered"]
+AdvantageKind = Literal["standardized", "centered", "leave_one_out"]
 
 DEFAULT_EPSILON = 1e-6
 
@@ -29,7 +29,8 @@ def group_advantages(
 ) -> tuple[float, ...]:
     """Eq. 2 for one group: (R_i - mean) / (std + epsilon), with the sample standard deviation (n - 1).
 
-    `centered` leaves the division out (Dr.GRPO, arXiv:2503.20783). A group of one has no deviation and advantage zero.
+    `centered` leaves the division out (Dr.GRPO, arXiv:2503.20783). `leave_one_out` takes off the mean of the *other*
+    rewards (RLOO, arXiv:2402.14740), which is n / (n - 1) times `centered`. A group of one has advantage zero.
     """
     if not has_signal(rewards):
         return (0.0,) * len(rewards)
@@ -37,6 +38,8 @@ def group_advantages(
     deviations = [reward - mean for reward in rewards]
     if kind == "centered":
         return tuple(deviations)
+    if kind == "leave_one_out":
+        return tuple(deviation * len(rewards) / (len(rewards) - 1) for deviation in deviations)
     std = math.sqrt(math.fsum(deviation**2 for deviation in deviations) / (len(rewards) - 1))
     return tuple(deviation / (std + epsilon) for deviation in deviations)
 
@@ -50,5 +53,7 @@ def batched_group_advantages(
     if kind == "standardized":
         variance = deviations.square().sum(dim=-1, keepdim=True) / max(samples - 1, 1)
         deviations = deviations / (variance.sqrt() + epsilon)
+    elif kind == "leave_one_out":
+        deviations = deviations * (samples / max(samples - 1, 1))
     no_signal = (rewards == rewards[..., :1]).all(dim=-1, keepdim=True)
     return deviations.masked_fill(no_signal, 0.0)

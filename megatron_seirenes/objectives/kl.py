@@ -11,6 +11,15 @@ plain score, whose mean is zero, so k1 regularises nothing; the mean of d k2 is 
 of d k3 is the gradient of KL(ref || pi), the other direction. GRPO uses k3. None is corrected by an importance ratio
 when the tokens come from an older policy, as in GRPO.
 
+`unbiased_penalty` mends both: its mean gradient over tokens drawn from the older policy is that of KL(pi || ref) for
+every estimator. With r = pi(token) / old(token), whose gradient is r times the score,
+
+    r k1, gradient through r:    r (x + 1) score     k1 + 1 instead of 1, the missing part of the derivative
+    r k2, none through r:        r x score           the mean of k2 is no KL, its plain gradient is the right one
+    r k3, gradient through r:    r x score           the same gradient, and its value is a KL (DeepSeek-V3.2)
+
+The distribution of the prefixes stays that of the older policy, as everywhere in PPO.
+
 All take and return float tensors of shape [tokens] in nats and carry gradient into `logprobs`.
 """
 
@@ -38,3 +47,13 @@ def k3(logprobs: torch.Tensor, reference_logprobs: torch.Tensor) -> torch.Tensor
 
 
 KL_ESTIMATORS: dict[KlEstimator, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+
+
+def unbiased_penalty(
+    estimator: KlEstimator, logprobs: torch.Tensor, reference_logprobs: torch.Tensor, old_logprobs: torch.Tensor
+) -> torch.Tensor:
+    """A penalty [tokens] whose mean gradient, over tokens of the policy of `old_logprobs`, is that of KL(pi || ref)."""
+    ratio = (logprobs - old_logprobs).exp()
+    if estimator == "k2":
+        ratio = ratio.detach()
+    return ratio * KL_ESTIMATORS[estimator](logprobs, reference_logprobs)

@@ -15,9 +15,13 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """The response tokens of one micro-batch, all tensors float32 of shape [tokens].
+    """The response tokens of one micro-batch, all tensors float32 of shape [tokens] unless said otherwise.
 
-    `logprobs` carries gradient; `entropy` (nats) does not. `weights` already holds every average of the objective.
+    `logprobs` carries gradient; `entropy` (nats) does only where the actor was asked for it (an entropy bonus).
+    `weights` already holds every average of the objective. `segments` (int64) says which response of the micro-batch a
+    token belongs to: 0, 1, 2, ... in the order of the tokens, each response in one piece and never split over
+    micro-batches, so that a sum over a segment is a sum over a whole response. `behaviour_logprobs` are the engine's,
+    where they differ from `old_logprobs` and the objective corrects for it.
     """
 
     logprobs: torch.Tensor
@@ -26,6 +30,14 @@ class TokenBatch:
     weights: torch.Tensor
     entropy: torch.Tensor
     reference_logprobs: torch.Tensor | None = None
+    behaviour_logprobs: torch.Tensor | None = None
+    segments: torch.Tensor | None = None
+
+    def require_segments(self) -> torch.Tensor:
+        """`segments`. Raises ValueError when the batch does not say which response its tokens belong to."""
+        if self.segments is None:
+            raise ValueError("the objective looks at whole responses, but the batch has no segments")
+        return self.segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,9 @@ def build_run_game(config: Config) -> Game:
             advantage=config.objective.advantage,
             gate_penalties={name: role.gate_penalty for name, role in config.roles.items()},
             mastery=config.problems.mastery.criterion,
+            overlong_filter=config.objective.overlong_filter,
+            overlong_penalty=config.objective.overlong_penalty,
+            overlong_cache=config.objective.overlong_cache,
         ),
     )
 

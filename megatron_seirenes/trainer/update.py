@@ -13,7 +13,9 @@ from megatron_seirenes.records import Group
 
 Row = dict[str, float | int | None]
 
-UPDATE_METRICS = ("loss", "grad_norm", "ppo_kl", "reference_kl", "clip_fraction", "entropy")
+TOKEN_MEANS = ("ppo_kl", "reference_kl", "clip_fraction", "entropy", "correction_mean", "correction_outside")
+SEQUENCE_MEANS = ("sequence_correction_mean", "sequence_correction_outside")
+UPDATE_METRICS = ("loss", "grad_norm", *TOKEN_MEANS, *SEQUENCE_MEANS)
 
 
 def training_sequences(
@@ -30,6 +32,7 @@ def training_sequences(
             advantage=group.advantages[index],
             weight=group_weights[index],
             reference_logprobs=group.reference_logprobs[index] if group.reference_logprobs else (),
+            behaviour_logprobs=rollout.behaviour_logprobs if objective.correction != "none" else (),
             name=rollout.id,
         )
         for group, group_weights in zip(groups, weights, strict=True)
@@ -46,22 +49,20 @@ def empty_update_metrics(streams: Sequence[Stream]) -> Row:
 
 def update_metrics(stream: Stream, groups: Sequence[Group], report: UpdateReport) -> Row:
     """The metrics of one update; a quantity that the objective does not have stays null."""
-    tokens = report.sums["tokens"]
+    sums = report.sums
 
-    def token_mean(name: str) -> float | None:
-        return report.sums[name] / tokens if name in report.sums and tokens else None
+    def mean(name: str, per: str) -> float | None:
+        return sums[name] / sums[per] if name in sums and sums[per] else None
 
     advantages = [advantage for group in groups for advantage in group.advantages]
-    mean = math.fsum(advantages) / len(advantages)
-    variance = math.fsum((advantage - mean) ** 2 for advantage in advantages) / len(advantages)
+    middle = math.fsum(advantages) / len(advantages)
+    variance = math.fsum((advantage - middle) ** 2 for advantage in advantages) / len(advantages)
     name = stream.name
     return {
         f"loss/{name}": report.loss,
         f"grad_norm/{name}": report.grad_norm,
-        f"ppo_kl/{name}": token_mean("ppo_kl"),
-        f"reference_kl/{name}": token_mean("reference_kl"),
-        f"clip_fraction/{name}": token_mean("clip_fraction"),
-        f"entropy/{name}": token_mean("entropy"),
-        f"advantage/{name}/mean": mean,
+        **{f"{metric}/{name}": mean(metric, "tokens") for metric in TOKEN_MEANS},
+        **{f"{metric}/{name}": mean(metric, "sequences") for metric in SEQUENCE_MEANS},
+        f"advantage/{name}/mean": middle,
         f"advantage/{name}/std": math.sqrt(variance),
     }

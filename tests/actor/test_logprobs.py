@@ -53,6 +53,25 @@ def test_values_and_gradients_equal_the_whole_softmax(chunk: int, temperature: f
         assert not weight.grad[sampled:].any()
 
 
+@pytest.mark.parametrize("chunk", [4, 100])
+@pytest.mark.parametrize(("temperature", "sampled"), [(1.0, WORDS), (0.6, 30)])
+def test_entropy_carries_gradient_when_asked(chunk: int, temperature: float, sampled: int) -> None:
+    options = LogprobOptions(chunk, temperature, None if sampled == WORDS else sampled, entropy_gradient=True)
+    gradients = []
+    for function in (
+        lambda h, w, t: token_logprobs(h, w, t, options),
+        lambda h, w, t: whole(h, w, t, temperature, sampled),
+    ):
+        hidden, weight, targets, direction = inputs()
+        logprobs, entropy = function(hidden, weight, targets)
+        (logprobs @ direction + entropy @ direction.flip(0)).backward()
+        assert hidden.grad is not None
+        assert weight.grad is not None
+        gradients.append((hidden.grad, weight.grad))
+    for seen, reference in zip(*gradients, strict=True):
+        assert float((seen - reference).abs().max()) <= 2e-6 * float(reference.abs().max())
+
+
 def test_bfloat16_keeps_the_softmax_in_float32() -> None:
     hidden, weight, targets, direction = inputs(torch.bfloat16)
     logprobs, _ = token_logprobs(hidden, weight, targets, LogprobOptions(5))
@@ -80,9 +99,9 @@ def _split_over_ranks(rank: int, store: str, answers: dict[tuple[int, int], list
         hidden, weight, targets, direction = inputs()
         padded = torch.cat([weight.detach(), torch.full((3, HIDDEN), 100.0)])
         shard = padded[rank * 20 : (rank + 1) * 20].clone().requires_grad_()
-        options = LogprobOptions(7, 0.6, sampled, dist.group.WORLD)
+        options = LogprobOptions(7, 0.6, sampled, dist.group.WORLD, entropy_gradient=True)
         logprobs, entropy = token_logprobs(hidden, shard, targets % sampled, options)
-        logprobs.backward(direction)
+        (logprobs @ direction + entropy @ direction.flip(0)).backward()
         dist.all_reduce(hidden.grad)
         answers[sampled, rank] = [value.detach() for value in (logprobs, entropy, hidden.grad, shard.grad)]
     dist.destroy_process_group()
@@ -98,7 +117,7 @@ def test_words_split_over_two_ranks(tmp_path: Path) -> None:
     for sampled in (WORDS, 18):
         hidden, weight, targets, direction = inputs()
         expected, entropy = whole(hidden, weight, targets % sampled, 0.6, sampled)
-        expected.backward(direction)
+        (expected @ direction + entropy @ direction.flip(0)).backward()
         for rank in range(2):
             for seen, reference in zip(answers[sampled, rank], (expected, entropy, hidden.grad), strict=False):
                 torch.testing.assert_close(seen, reference, rtol=1e-5, atol=1e-5)

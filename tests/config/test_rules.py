@@ -58,6 +58,18 @@ FILE = {"path": "p.jsonl"}
 
 # What is wrong, the key that is named, a word of the reason; and a neighbour that is right.
 CASES = [
+    (
+        [{"objective": {"correction": "masked"}, "rollout": {"behaviour_logprobs": "engine"}}],
+        "objective.correction",
+        "has no effect",
+        [{"objective": {"correction": "masked"}}],
+    ),
+    (
+        [{"objective": {"overlong_penalty": 0.5, "overlong_cache": 20_000}}],
+        "objective.overlong_cache",
+        "16384",
+        [{"objective": {"overlong_penalty": 0.5, "overlong_cache": 16_384}}],
+    ),
     ([moe(), parallel(expert=3)], "parallel.expert", "8 experts", [moe(), parallel(expert=4)]),
     ([dense(), parallel(expert=2)], "parallel.expert", "dense", [dense(), parallel(expert=1)]),
     (

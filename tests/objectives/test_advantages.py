@@ -37,7 +37,17 @@ def test_centered(rewards):
 
 
 @LIGHT
-@given(st.integers(2, 9), st.data(), st.sampled_from(["standardized", "centered"]))
+@given(REWARDS)
+def test_leave_one_out(rewards):
+    expected = [
+        reward - statistics.mean(rewards[:i] + rewards[i + 1 :]) if len(rewards) > 1 else 0.0
+        for i, reward in enumerate(rewards)
+    ]
+    assert group_advantages(rewards, kind="leave_one_out") == pytest.approx(expected, abs=1e-12)
+
+
+@LIGHT
+@given(st.integers(2, 9), st.data(), st.sampled_from(["standardized", "centered", "leave_one_out"]))
 def test_tensor_form_equals_plain_form(samples, data, kind):
     row = st.lists(st.sampled_from([0.0, 1.0, 0.1]), min_size=samples, max_size=samples)
     rows = data.draw(st.lists(row, min_size=1, max_size=5))
