@@ -120,6 +120,11 @@ SECTIONS: tuple[Section, ...] = (
                "The largest |log π_engine − log π_actor| of a token of this step."),
         Metric("mismatch/prob_ratio", "ratio", "gauge", "Mean of exp|log π_engine − log π_actor|; 1 is perfect."),
     )),
+    Section("Generation", (
+        Metric("rollout/inexact", "flag", "flag",
+               "1 when generation had stopped moving and was asked again with the same seeds: made anew, this step may "
+               "differ in its last bits."),
+    )),
     Section("Mastery", (
         Metric("mastery/retired", "questions", "total", "Questions retired because they are mastered."),
         Metric("mastery/live_fraction", "fraction", "gauge", "Questions still asked, by all questions."),

@@ -41,6 +41,9 @@ class Engine(Protocol):
     def has_unfinished(self) -> bool:
         """Whether any submitted request is still waiting or running."""
 
+    def drawn_tokens(self) -> int:
+        """Response tokens that the requests which have not finished hold so far."""
+
     def abort(self, request_ids: Iterable[str]) -> None:
         """Drops requests; they never complete."""
 

@@ -10,6 +10,8 @@ than behind the barrier, however few the slots.
 Invariants:
   * what is submitted, and when, depends on engine steps only: never on verdicts, on the judge's speed or on a clock;
   * every submitted request ends as exactly one rollout of exactly one bundle, or the collection raises;
+  * when engines return from `stalled_steps` steps without a token although requests run, these are aborted and
+    submitted again, the same and in the same order: the step is then repeatable in its questions, not in every bit;
   * a rollout has children only if its role admits it and its text, stripped, is not empty.
 
 Refused: a question whose prompt is too long (DataError; the data is wrong). A hint that makes the prompt of a child too
@@ -26,6 +28,7 @@ from megatron_seirenes.games.game import Game, Stage
 from megatron_seirenes.records import Bundle, Problem, Request, Rollout, Verdict
 from megatron_seirenes.rollouts.engine import Completion, Engine
 from megatron_seirenes.rollouts.requests import Drawing, RoleLike, build_requests, queue_order
+from megatron_seirenes.rollouts.stall import StallDetector
 from megatron_seirenes.verifier.protocol import Judge
 
 
@@ -70,7 +73,8 @@ class RolloutScheduler:
     as it is complete, verdicts included; when that is may depend on the judge's speed, so it must decide nothing.
     `should_stop` is read between engine steps; ranks that share a replica must give it the same answer at the same
     step. `judge_wait_seconds` is how long the last collection waited for verdicts after generation had ended, by the
-    injected clock (0 without one).
+    injected clock (0 without one). `regenerations` is how often the last collection was stalled and asked again, at
+    most `max_regenerations` times; `on_stall` is told each time.
     """
 
     def __init__(
@@ -91,6 +95,9 @@ class RolloutScheduler:
         on_progress: Callable[[Progress], None] | None = None,
         on_bundle: Callable[[Bundle], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        stalled_steps: int | None = None,
+        max_regenerations: int = 0,
+        on_stall: Callable[[str], None] | None = None,
     ):
         self.game = game
         self.roles = roles
@@ -107,13 +114,17 @@ class RolloutScheduler:
         self.on_progress = on_progress
         self.on_bundle = on_bundle
         self.should_stop = should_stop
+        self.stalled_steps = stalled_steps
+        self.max_regenerations = max_regenerations
+        self.on_stall = on_stall
         self.judge_wait_seconds = 0.0
+        self.regenerations = 0
 
     def collect(self, problems: Sequence[Problem], step: int, live: Sequence[Stage]) -> list[Bundle]:
         """One bundle a problem, in the order of `problems`, with the stages of `live` and all verdicts.
 
-        Raises DataError for a question that is too long, CollectionStopped when `should_stop` says so, ValueError when
-        two problems share an id.
+        Raises DataError for a question that is too long, CollectionStopped when `should_stop` says so, SeirenesError
+        when generation does not move however often it is asked again, ValueError when two problems share an id.
         """
         if len({problem.id for problem in problems}) != len(problems):
             raise ValueError("two problems of one collection step share an id")
@@ -124,6 +135,7 @@ class RolloutScheduler:
                 collection.abandon()
                 raise CollectionStopped(f"step {step} was stopped after {collection.engine_steps} engine steps")
             collection.advance()
+            collection.ask_again_if_stalled()
         return collection.bundles()
 
 
@@ -155,6 +167,8 @@ class _Collection:
         self.judging: dict[str, str] = {}  # problem of each rollout that waits for its verdict
         self.owed = dict.fromkeys(self.problems, 0)  # requests and verdicts that a problem's bundle still lacks
         self.refused: dict[str, str] = {}
+        self.stall = StallDetector(owner.stalled_steps)
+        owner.regenerations = 0
         self.submitted = 0
         self.tokens = 0
 
@@ -190,11 +204,32 @@ class _Collection:
         self._hear(self.owner.judge.ready())
         self._report()
 
+    def ask_again_if_stalled(self) -> None:
+        """Aborts and submits again whatever runs, when it has not moved. Raises SeirenesError when that was in vain."""
+        if not self.unfinished or not self.stall.due(self.engine_steps):
+            return
+        drawn = self.tokens + sum(engine.drawn_tokens() for engine in self.owner.engines.values())
+        if not self.stall.stalled(self.finished, drawn):
+            return
+        owner, count = self.owner, len(self.unfinished)
+        what = f"step {self.drawing.step}: no token in {owner.stalled_steps} engine steps although {count} requests run"
+        if owner.regenerations >= owner.max_regenerations:
+            raise SeirenesError(f"{what}, after they were asked again {owner.regenerations} times")
+        owner.regenerations += 1
+        if owner.on_stall is not None:
+            owner.on_stall(f"{what}: they are asked again with the same seeds; the step is inexact")
+        self._abort()
+        for pending in self.unfinished.values():
+            owner.engines[pending.request.policy].submit(pending.request)
+
     def abandon(self) -> None:
         """Drops everything: requests leave the engines, and pending verdicts are waited for and thrown away."""
+        self._abort()
+        self.owner.judge.drain()
+
+    def _abort(self) -> None:
         for policy, engine in self.owner.engines.items():
             engine.abort([key for key, pending in self.unfinished.items() if pending.request.policy == policy])
-        self.owner.judge.drain()
 
     def bundles(self) -> list[Bundle]:
         """Waits for the last verdicts and puts every rollout where it belongs."""

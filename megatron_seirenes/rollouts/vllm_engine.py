@@ -119,6 +119,11 @@ class VLLMEngine:
     def has_unfinished(self) -> bool:
         return self._engine.has_unfinished_requests()
 
+    def drawn_tokens(self) -> int:
+        """Response tokens that the requests which have not finished hold so far, preempted ones included."""
+        requests = self._engine.engine_core.engine_core.scheduler.requests.values()
+        return sum(request.num_output_tokens for request in requests)
+
     def abort(self, request_ids: Iterable[str]) -> None:
         """Drops requests; those unknown or already finished are ignored."""
         known = [key for key in request_ids if self._order.pop(key, None) is not None]

@@ -32,7 +32,7 @@ from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.role import Role, Roles
 from megatron_seirenes.trainer.assembly import PolicyAssets
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.snapshot import Cursor, complete_snapshots, fault_of, newest_sound_snapshot, read_state
+from megatron_seirenes.trainer.snapshot import Cursor, fault_of, newest_sound_snapshot, read_state, snapshot_folders
 
 Fingerprint = dict[str, dict[str, str]]
 """What a run is, by kind: `model`, `game`, `problems`, each a mapping of facts to readable values or digests."""
@@ -72,7 +72,7 @@ def snapshot_to_resume(directory: RunDirectory, resume: str, report: Callable[[s
             raise UsageError(f"--resume: {path} is not a complete snapshot: {fault}")
         return path
     found = newest_sound_snapshot(directory.snapshots, report)
-    if found is None and complete_snapshots(directory.snapshots):
+    if found is None and snapshot_folders(directory.snapshots):
         raise UsageError(f"run.dir: every snapshot of {directory.snapshots} is broken; mend one, or remove the run")
     return found
 
@@ -83,7 +83,7 @@ def claim(directory: RunDirectory, config: Config, snapshot: Path | None, resume
     Raises UsageError for a directory that holds another run, or this one with `resume` never.
     """
     restarted = None
-    if snapshot is None and (directory.holds_a_run() or complete_snapshots(directory.snapshots)):
+    if snapshot is None and (directory.holds_a_run() or snapshot_folders(directory.snapshots)):
         if resume == "never" or not _same_run(directory, config):
             raise UsageError(
                 f"run.dir: {directory.path} already holds a run; name another run.name or run.dir, remove it, "

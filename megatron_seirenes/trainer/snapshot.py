@@ -6,11 +6,13 @@
         state.json.gz trainer state: cursor, sampler, mastery, streams with their trajectories, versions, counters
         config.yaml   the configuration it was made under
         digests.json  blake2b of every other file
-        COMPLETE      written last
+        COMPLETE      the digest of digests.json, written last
 
 A snapshot is written in a hidden sibling folder, flushed, and made complete by one rename; older ones are removed only
-after that. A folder without COMPLETE, or with a file that differs from its digest, is never loaded: it is named and the
-one before is used. Snapshots are trusted input of the user who made them.
+after that. When the disk refuses (full, read-only, gone), what was written of it is removed and the error is raised;
+the folder of snapshots is never made anew, so that a run directory that vanished is noticed. A folder without COMPLETE,
+or with a file that differs from its digest, is never loaded: it is named and the one before is used. Snapshots are
+trusted input of the user who made them.
 """
 
 from __future__ import annotations
@@ -63,33 +65,46 @@ def write_snapshot(
     final = folder / cursor.name
     partial = folder / f".{cursor.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
-    (partial / "actor").mkdir(parents=True)
+    try:
+        _write(partial, state, config_yaml, save_actor)
+        if final.exists():
+            shutil.rmtree(final)
+        partial.rename(final)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    _flush(folder)
+    return final
+
+
+def _write(partial: Path, state: Mapping[str, Any], config_yaml: str, save_actor: Callable[[Path], None]) -> None:
+    partial.mkdir()
+    (partial / "actor").mkdir()
     save_actor(partial / "actor")
     encoded = json.dumps(state, separators=(",", ":")).encode()
     (partial / "state.json.gz").write_bytes(gzip.compress(encoded, compresslevel=1, mtime=0))
     (partial / "config.yaml").write_text(config_yaml, encoding="utf-8")
     (partial / "digests.json").write_text(json.dumps(_digests(partial), indent=1), encoding="utf-8")
-    (partial / "COMPLETE").touch()
+    (partial / "COMPLETE").write_text(_digest(partial / "digests.json"), encoding="utf-8")
     _flush_tree(partial)
-    if final.exists():
-        shutil.rmtree(final)
-    partial.rename(final)
-    _flush(folder)
-    return final
+
+
+def snapshot_folders(folder: Path) -> list[Path]:
+    """Every folder with the name of a snapshot, complete or not, newest first."""
+    if not folder.is_dir():
+        return []
+    found = [(cursor, path) for path in folder.iterdir() if (cursor := Cursor.parse(path.name)) is not None]
+    return [path for _, path in sorted(found, key=lambda item: item[0].order, reverse=True)]
 
 
 def complete_snapshots(folder: Path) -> list[Path]:
     """The snapshots that hold COMPLETE, newest first."""
-    if not folder.is_dir():
-        return []
-    found = [(cursor, path) for path in folder.iterdir() if (cursor := Cursor.parse(path.name)) is not None]
-    found = [(cursor, path) for cursor, path in found if (path / "COMPLETE").exists()]
-    return [path for _, path in sorted(found, key=lambda item: item[0].order, reverse=True)]
+    return [path for path in snapshot_folders(folder) if (path / "COMPLETE").exists()]
 
 
 def newest_sound_snapshot(folder: Path, report: Callable[[str], None]) -> Path | None:
     """The newest complete snapshot whose files match their digests; each broken one is reported by name."""
-    for path in complete_snapshots(folder):
+    for path in snapshot_folders(folder):
         fault = fault_of(path)
         if fault is None:
             return path
@@ -99,13 +114,15 @@ def newest_sound_snapshot(folder: Path, report: Callable[[str], None]) -> Path |
 
 def fault_of(snapshot: Path) -> str | None:
     """What is wrong with a snapshot's files, or None."""
-    if not (snapshot / "COMPLETE").exists():
-        return "it holds no COMPLETE"
     try:
+        if (snapshot / "COMPLETE").read_text(encoding="utf-8") != _digest(snapshot / "digests.json"):
+            return "digests.json or COMPLETE changed since it was written"
         expected = json.loads((snapshot / "digests.json").read_text(encoding="utf-8"))
         actual = _digests(snapshot)
+    except FileNotFoundError as error:
+        return f"it holds no {Path(error.filename).name}"
     except (OSError, ValueError) as error:
-        return f"digests.json or a file it names cannot be read: {error}"
+        return f"a file cannot be read: {error}"
     missing = sorted(set(expected) - set(actual))
     if missing:
         return f"file missing: {missing[0]}"

@@ -52,6 +52,9 @@ class ScriptedEngine:
     def has_unfinished(self) -> bool:
         return bool(self.waiting or self.running)
 
+    def drawn_tokens(self) -> int:
+        return sum(self.length(request) - left for request, left in self.running.values())
+
     def abort(self, request_ids: Iterable[str]) -> None:
         gone = set(request_ids)
         self.waiting = deque(request for request in self.waiting if request.id not in gone)

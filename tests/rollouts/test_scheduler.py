@@ -262,3 +262,49 @@ def test_streaming_never_takes_longer_than_the_barrier_whatever_the_lengths_and_
     assert streamed.steps <= held.steps
     assert all(spans[name].end_step <= held_spans[name].end_step for name in spans)
     assert bundles == held_bundles
+
+
+class StuckEngine(ScriptedEngine):
+    """Returns from its steps without a token after `moves` of them, until its requests were aborted `tries` times."""
+
+    def __init__(self, length, moves, tries=1):
+        super().__init__(length)
+        self.moves, self.tries = moves, tries
+
+    def step(self):
+        if self.steps < self.moves or not self.tries:
+            return super().step()
+        self.steps += 1
+        return []
+
+    def abort(self, request_ids):
+        self.tries -= 1
+        super().abort(request_ids)
+
+
+def test_generation_that_does_not_move_is_asked_again_the_same():
+    whole, expected, _ = run(three_stages(), LENGTHS, count=2)
+    engine, said = StuckEngine(lambda request: LENGTHS[request.stage], moves=7), []
+    driver = scheduler(three_stages(), engine, stalled_steps=10, max_regenerations=1, on_stall=said.append)
+    assert driver.collect(problems(2), 3, three_stages().stages) == expected
+    assert driver.regenerations == 1 and "no token in 10 engine steps" in said[0]
+    again = engine.submitted[-(len(engine.submitted) - len(whole.submitted)) :]
+    assert {request.id for request in again} <= {request.id for request in whole.submitted}
+    engine.moves = 10**9
+    driver.collect(problems(2), 4, three_stages().stages)
+    assert driver.regenerations == 0
+
+
+def test_generation_that_never_moves_ends_with_a_message():
+    engine = StuckEngine(lambda request: 3, moves=0, tries=10)
+    driver = scheduler(three_stages(), engine, stalled_steps=5, max_regenerations=2)
+    with pytest.raises(SeirenesError, match=r"step 3: no token in 5 engine steps although 4 requests run.* 2 times"):
+        driver.collect(problems(1), 3, three_stages().stages)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 7])
+def test_generation_that_moves_is_never_asked_again(after):
+    _, expected, _ = run(three_stages(), LENGTHS, count=2, slots=3)
+    engine = ScriptedEngine(lambda request: LENGTHS[request.stage], slots=3)
+    driver = scheduler(three_stages(), engine, stalled_steps=after)
+    assert driver.collect(problems(2), 3, three_stages().stages) == expected

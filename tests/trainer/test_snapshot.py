@@ -44,11 +44,17 @@ def test_an_unfinished_snapshot_is_not_seen(tmp_path):
 
     with pytest.raises(OSError, match="disk full"):
         write_snapshot(tmp_path, Cursor(2), {}, "", fail)
-    assert [path.name for path in complete_snapshots(tmp_path)] == ["step-000001"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001"], "nothing of it stays"
+
+
+def test_a_folder_that_vanished_is_not_made_anew(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write(tmp_path / "gone", Cursor(1))
+    assert not (tmp_path / "gone").exists()
 
 
 @pytest.mark.parametrize("harm", ["flip", "truncate", "remove"])
-@pytest.mark.parametrize("name", ["actor/weights", "state.json.gz", "config.yaml"])
+@pytest.mark.parametrize("name", ["actor/weights", "state.json.gz", "config.yaml", "digests.json", "COMPLETE"])
 def test_every_broken_file_is_named_and_the_one_before_is_used(tmp_path, harm, name):
     older = write(tmp_path, Cursor(1))
     newer = write(tmp_path, Cursor(2))
@@ -64,6 +70,18 @@ def test_every_broken_file_is_named_and_the_one_before_is_used(tmp_path, harm, n
     messages: list[str] = []
     assert newest_sound_snapshot(tmp_path, messages.append) == older
     assert name in messages[0] and newer.name in messages[0]
+
+
+def test_every_bit_of_a_snapshot_matters(tmp_path):
+    """Flips one bit of every byte of the small files, and of every tenth byte of the others."""
+    snapshot = write(tmp_path, Cursor(1))
+    for file in (path for path in snapshot.rglob("*") if path.is_file()):
+        whole = file.read_bytes()
+        for place in range(0, len(whole), 10 if len(whole) > 200 else 1):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+            assert fault_of(snapshot), f"bit {place % 8} of byte {place} of {file.name}"
+        file.write_bytes(whole)
+    assert fault_of(snapshot) is None
 
 
 def test_old_ones_go_and_every_nth_stays(tmp_path):

@@ -50,6 +50,9 @@ class ToyEngine:
     def has_unfinished(self) -> bool:
         return bool(self.requests)
 
+    def drawn_tokens(self) -> int:
+        return 0
+
     def abort(self, request_ids: Iterable[str]) -> None:
         self.requests = []
 
