@@ -24,8 +24,8 @@ _COMMANDS = (
     | GREEK
     | frozenset(
         "sum prod int iint iiint oint lim to rightarrow infty mod pmod bmod gcd lcm max min sup inf det frac binom "
-        "sqrt log lg pi lfloor rfloor lceil rceil cup cap in setminus emptyset mathbb pm mp begin end langle rangle circ "
-        "partial nabla text cdot choose".split()
+        "sqrt log lg pi lfloor rfloor lceil rceil cup cap in setminus emptyset mathbb pm mp begin end langle rangle "
+        "circ partial nabla text cdot choose".split()
     )
 )
 

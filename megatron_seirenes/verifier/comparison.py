@@ -70,7 +70,7 @@ def _without_names(gold: Answer, answer: Answer) -> tuple[Answer, Answer]:
         return gold, _as_relation(answer)
     if isinstance(gold, Named) and isinstance(answer, Named):
         if gold.name != answer.name and _is_symbol(gold.name) and _is_symbol(answer.name):
-            return gold, answer
+            return _as_relation(gold), _as_relation(answer)
         return gold.value, answer.value
     if isinstance(gold, Named):
         return gold.value, answer

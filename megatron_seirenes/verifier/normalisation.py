@@ -110,6 +110,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:hspace|vspace|hskip|label|tag)\*?\s*\{[^{}]*\}", " "),
         (_commands("dfrac|tfrac|cfrac|nicefrac|sfrac"), r"\\frac "),
         (_commands("dbinom|tbinom"), r"\\binom "),
+        (r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}", r"\\binom{\1}{\2}"),
         (r"\\sqrt\s*\[\s*2\s*\]", r"\\sqrt "),
         (r"\\operatorname\*?\s*\{\s*([a-zA-Z]+)\s*\}", r"\\\1 "),
         (
@@ -138,7 +139,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (_commands("rbrack"), "]"),
         (_commands("lparen"), "("),
         (_commands("rparen"), ")"),
-        (_commands("lvert|rvert|vert"), "|"),
+        (_commands("lvert|rvert|vert|mid"), "|"),
         (_commands("ldots|dots|cdots|dotsc") + r"|\.\.\.", "…"),
         (_commands("varnothing"), r"\\emptyset "),
         (_commands("land|wedge"), " and "),
@@ -158,7 +159,7 @@ _REPEATING = re.compile(
 )
 _TRAILING = " .,;:"
 _DRESSED = re.compile(r"\\text\s*\{([^{}]*)\}\Z")
-_WORD = re.compile(r"[a-zA-Z]{2}")
+_WORDS = re.compile(r"(?=.*[a-zA-Z]{2})[a-zA-Z'.\s-]*\Z")
 
 
 def normalise(text: str) -> str:
@@ -174,7 +175,7 @@ def normalise(text: str) -> str:
         text = text.replace(opening, "")
     text = _without_outer_braces(text.strip(_TRAILING))
     dressed = _DRESSED.match(text)
-    return dressed[1].strip(_TRAILING) if dressed and not _WORD.search(dressed[1]) else text
+    return dressed[1].strip(_TRAILING) if dressed and not _WORDS.match(dressed[1]) else text
 
 
 def _fold_unicode(text: str) -> str:

@@ -69,7 +69,11 @@ _BASES = {
     "twelve": 12,
     "sixteen": 16,
 }
-_NAME = re.compile(r"(?:\\?[a-zA-Z]+)(?:_(?:\{[^{}]*\}|\w))?'*(?:\s*\([^()=]*\))?\Z")
+_NAME = re.compile(r"(?:\\?[a-zA-Z]+)\s*(?:_\s*(?:\{[^{}]*\}|\w))?'*(?:\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))?\Z")
+_INVERSE = re.compile(r"\^\s*\{\s*-1\s*\}")
+_SET_BUILDER = re.compile(
+    r"\s*(?P<name>\\?[a-zA-Z]+)\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?[|:](?P<condition>.*)\Z", re.DOTALL
+)
 
 
 def read_answer(text: str, may_be_letter: bool = False, level: int = 0) -> Answer:
@@ -181,7 +185,7 @@ def _several(parts: list[str], separators: list[str], may_be_letter: bool, level
 
 def _relation(sides: list[str], operators: list[str], may_be_letter: bool, level: int) -> Answer:
     if operators[0] == "\\in" and len(operators) == 1:
-        return Named(_folded(sides[0]), set_value(read_answer(sides[1], level=level + 1)))
+        return Named(_name(sides[0]), set_value(read_answer(sides[1], level=level + 1)))
     if set(operators) == {"="}:
         return _equation(sides, may_be_letter, level)
     if "=" in operators or "\\in" in operators:
@@ -197,13 +201,13 @@ def _equation(sides: list[str], may_be_letter: bool, level: int) -> Answer:
     if not first:
         return read_answer(last, may_be_letter, level + 1)
     if _names_something(first):
-        return Named(_folded(first), read_answer(last, may_be_letter, level + 1))
+        return Named(_name(first), read_answer(last, may_be_letter, level + 1))
     if first.startswith("(") and all(_NAME.match(part.strip()) for part in first.strip("()").split(",")):
         return read_answer(last, may_be_letter, level + 1)
     if _NAME.match(last) and len(sides) == 2 and not _words(last):
         flipped = read_answer(first, may_be_letter, level + 1)
         if isinstance(flipped, Scalar) and not variables(flipped.node):
-            return Named(_folded(last), flipped)
+            return Named(_name(last), flipped)
     left, right = read_expression(first), read_expression(last)
     if not variables(left) and not variables(right):
         return read_answer(last, may_be_letter, level + 1)
@@ -214,15 +218,18 @@ def _names_something(text: str) -> bool:
     """A letter, a function of letters, or words: what an answer is given as, rather than an equation's side."""
     if _words(text) is not None:
         return not text.isupper()
-    return bool(_NAME.match(text)) and text.strip("\\") not in {"e", "pi", "i"} and _is_symbol(text)
-
-
-def _is_symbol(text: str) -> bool:
+    if not _NAME.match(text) or text.strip("\\") in {"e", "pi", "i"}:
+        return False
     try:
-        node = read_expression(text)
+        node = read_expression(_INVERSE.sub("", text))
     except (Unreadable, TooCostly):
         return False
     return isinstance(node, Sym) or (isinstance(node, Call) and node.op == "apply")
+
+
+def _name(text: str) -> str:
+    """The one spelling of a name: `a_{n}` is `a_n`."""
+    return re.sub(r"[{}\s]", "", _folded(text).replace("{", "").replace("}", ""))
 
 
 def _region(text: str, level: int) -> Region | None:
@@ -252,6 +259,9 @@ def _bracketed(text: str, level: int) -> Answer | None:
     inner, brackets = inside_brackets(text)
     if inner is None:
         return None
+    builder = _SET_BUILDER.match(inner)
+    if brackets == "{}" and builder:
+        return read_answer(builder["condition"], level=level + 1)
     parts, separators = split_outside(inner, _SEPARATOR)
     if brackets == "{}":
         items = [read_answer(part, level=level + 1) for part in parts if part]

@@ -27,8 +27,8 @@ COMPARED_DIGITS = 60
 SPARE_DIGITS = 60
 GUARD_DIGITS = 15
 POINTS_NEEDED = 2
-SPANS = (1, 1, 1, 6, 40, 300, 2_000, 1)
-STEPPED_SPANS = (1, 6, 40, 300, 2_000, 10**4, 10**5, 10**6, 10**7, 10**8)
+SPANS = (1.0, 1.0, 0.25, 6.0, 0.0625, 300.0, 2_000.0, 1.0, 1.0)
+STEPPED_SPANS = (1.0, 6.0, 40.0, 300.0, 2e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 WHOLE_POINTS = 12
 STEPPED = frozenset({"floor", "ceil", "abs"})
 
@@ -286,13 +286,13 @@ def _fixed_number(seed: str) -> Number:
     return mpmath.mpf(1) / 2 + 2 * mpmath.mpf(drawn) / (1 << 64)
 
 
-def _places(stepped: bool) -> list[tuple[int, int]]:
+def _places(stepped: bool) -> list[tuple[int, float]]:
     """Number and span of the points to compare at; span 0 stands for small whole coordinates."""
     places = list(enumerate(STEPPED_SPANS if stepped else SPANS))
     return places + [(number, 0) for number in range(WHOLE_POINTS)] if stepped else places
 
 
-def sample_point(names: frozenset[str], number: int, span: int) -> dict[str, Number]:
+def sample_point(names: frozenset[str], number: int, span: float) -> dict[str, Number]:
     """The `number`-th point at which expressions are compared, coordinates about as large as `span`, some negative."""
     if span == 0:
         return {name: mpmath.mpf(1 + (number + place * (number + 1)) % 11) for place, name in enumerate(sorted(names))}
@@ -336,7 +336,7 @@ def _is_stepped(node: Node) -> bool:
     return isinstance(node, Call) and (node.op in STEPPED or any(_is_stepped(argument) for argument in node.args))
 
 
-def _same_at(left: Node, right: Node, names: frozenset[str], number: int, span: int) -> bool:
+def _same_at(left: Node, right: Node, names: frozenset[str], number: int, span: float) -> bool:
     """Whether the two agree at one point. Raises Undefined when the point says nothing."""
     digits = FIRST_DIGITS
     for _ in range(2):
@@ -345,8 +345,11 @@ def _same_at(left: Node, right: Node, names: frozenset[str], number: int, span: 
             first, second = Evaluation(digits, point), Evaluation(digits, point)
             left_value, right_value = first.value(left), second.value(right)
             scale = max(first.scale, second.scale)
-            if names and _is_real(left_value, scale, digits) != _is_real(right_value, scale, digits):
+            real = [_is_real(value, scale, digits) for value in (left_value, right_value)]
+            if names and real[0] != real[1]:
                 raise OnlyOneReal("only one side is real")
+            if number % 2 and not any(real) and not (_has_imaginary(left) or _has_imaginary(right)):
+                raise Undefined("branches of a real expression outside its domain")
             if abs(left_value - right_value) > scale * mpmath.mpf(10) ** (GUARD_DIGITS - digits):
                 return False
             decades = max(first.decades, second.decades)
@@ -354,6 +357,10 @@ def _same_at(left: Node, right: Node, names: frozenset[str], number: int, span: 
         if digits > cost.MOST_DIGITS:
             raise TooCostly("values too large or too small to be told apart")
     return True
+
+
+def _has_imaginary(node: Node) -> bool:
+    return node == Sym("i") or (isinstance(node, Call) and any(_has_imaginary(argument) for argument in node.args))
 
 
 def _is_real(value: Number, scale: Number, digits: int) -> bool:
