@@ -90,9 +90,10 @@ class WorkerProcess:
         self._cpu_at_start = self._cpu_last = seen.cpu_seconds if seen else 0.0
         self._moved_at = time.monotonic()
         self.due = self._moved_at + min(self.cpu_seconds, STALL_SECONDS)
-        line = json.dumps({"ticket": job.ticket, "gold": job.gold, "answer": job.answer}) + "\n"
+        request = {"ticket": job.ticket, "gold": job.gold, "answer": job.answer}
+        line = json.dumps(request, ensure_ascii=False) + "\n"
         try:
-            os.write(self._stdin, line.encode("ascii"))
+            os.write(self._stdin, line.encode("utf-8", "surrogatepass"))
         except OSError:
             return
 

@@ -52,7 +52,8 @@ _CLOCK = re.compile(
     re.ASCII,
 )
 _BASED = re.compile(
-    r"\(?\s*(?P<digits>\d[0-9A-Fa-f ]*)\)?\s*(?:_\s*\{?\s*(?:\\text\s*\{)?\s*(?P<base>\d{1,2}|[a-z]+)\s*\}?\s*\}?"
+    r"\(?\s*(?P<digits>\d[0-9A-Fa-f ]*|[A-F][0-9A-F]+)\)?\s*"
+    r"(?:_\s*\{?\s*(?:\\text\s*\{)?\s*(?P<base>\d{1,2}|[a-z]+)\s*\}?\s*\}?"
     r"|(?:\\text\s*\{)?\s*\(?\s*(?:in )?base[\s}]*(?P<spoken>\d{1,2}|[a-z]+)\s*\)?\}?)\Z",
     re.ASCII,
 )
@@ -303,6 +304,8 @@ def _based(text: str) -> Answer | None:
         return None
     named = match["base"] or match["spoken"]
     base = int(named) if named.isdigit() else _BASES.get(named, 0)
+    if base != 16 and not match["digits"][0].isdigit():
+        return None
     try:
         return (
             Scalar(Num(Fraction(int(match["digits"].replace(" ", ""), base)), digits=1))

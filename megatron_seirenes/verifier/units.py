@@ -66,7 +66,7 @@ _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 
 _CURRENCIES = {"¤": "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee"}
 _NOT_NOUNS = frozenset(
     "and or not no non minus plus times over less more than if is are was where when with for some all otherwise mod "
-    "modulo sin cos tan cot sec csc log ln exp sqrt pi max min gcd lcm det base dozen half quarter third except "
+    "modulo sin cos tan cot sec csc log ln exp sqrt pi max gcd lcm det base dozen half quarter third except "
     "without from to per square cubic sq cu between factorial squared cubed true false wrong".split()
 )
 _POWER_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
