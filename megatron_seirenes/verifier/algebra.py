@@ -17,15 +17,16 @@ from megatron_seirenes.verifier.tokens import FUNCTIONS, GREEK, Unreadable
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)
 
 _TARGETS = [LatexExtractionConfig()]
-_CHARACTERS = re.compile(r"[a-zA-Z0-9\\{}()\[\]^_+*/=<>!|,;:&'°.\- ]*\Z", re.ASCII)
+_CHARACTERS = re.compile(r"[a-zA-Z0-9\\{}()\[\]^_+*/=<>!|,;:&°.\- ]*\Z", re.ASCII)
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
+_SUBSCRIPTED_NUMBER = re.compile(r"[\d)}\]]\s*_")
 _COMMANDS = (
     FUNCTIONS
     | GREEK
     | frozenset(
         "sum prod int iint iiint oint lim to rightarrow infty mod pmod bmod gcd lcm max min sup inf det frac binom "
         "sqrt log lg pi lfloor rfloor lceil rceil cup cap in setminus emptyset mathbb pm mp begin end langle rangle "
-        "circ partial nabla text cdot choose".split()
+        "circ partial nabla cdot choose".split()
     )
 )
 
@@ -34,6 +35,8 @@ def check_vocabulary(text: str) -> None:
     """Raises Unreadable for characters and commands that math-verify would drop in silence rather than understand."""
     if not _CHARACTERS.match(text):
         raise Unreadable("characters that are no mathematics")
+    if _SUBSCRIPTED_NUMBER.search(text):
+        raise Unreadable("a number with a subscript")
     unknown = set(_COMMAND.findall(text)) - _COMMANDS
     if unknown:
         raise Unreadable(f"commands {sorted(unknown)}")

@@ -167,6 +167,9 @@ def _items_meet_tuple(gold: Answer, answer: Answer, options: Options) -> bool:
         return False
     if isinstance(answer, Several) and ordered.brackets != "()":
         return False
+    names = [item.name for item in several.items if isinstance(item, Named)]
+    if len(set(names)) < len(names):
+        return False
     return _same_in_order(_unnamed(_items(gold)), _unnamed(_items(answer)), options)
 
 

@@ -6,6 +6,8 @@ is cheap enough to be trusted to it, math-verify.
 
 from __future__ import annotations
 
+import re
+
 from megatron_seirenes.records import VerdictReason
 from megatron_seirenes.verifier.algebra import check_vocabulary, compare
 from megatron_seirenes.verifier.answers import Ordered, Scalar, Several, Words
@@ -18,6 +20,8 @@ from megatron_seirenes.verifier.options import Options
 from megatron_seirenes.verifier.reading import read_answer
 from megatron_seirenes.verifier.splitting import readings
 from megatron_seirenes.verifier.values import Undefined
+
+_DRESSED_LETTER = re.compile(r"\\text\s*\{\s*([a-zA-Z])\s*\}")
 
 
 def decide(gold: str, answer: str, options: Options) -> VerdictReason:
@@ -55,7 +59,8 @@ def _same_reading(left: str, right: str, options: Options) -> bool:
     return same(gold, answer, options)
 
 
-def _by_algebra(left: str, right: str) -> VerdictReason:
+def _by_algebra(*sides: str) -> VerdictReason:
+    left, right = (_DRESSED_LETTER.sub(r"\1", side) for side in sides)
     try:
         for text in (left, right):
             if _is_worded(text):

@@ -179,8 +179,6 @@ def _several(parts: list[str], separators: list[str], may_be_letter: bool, level
     values = [item.value if isinstance(item, Named) else item for item in items]
     if any(isinstance(value, Region) and value.by_inequality for value in values) and len(names) <= 1:
         return joined(values, "or" not in separators)
-    if len(names) == 1 and isinstance(items[0], Named):
-        return Named(names.pop(), Several(tuple(values)))
     return Several(tuple(items))
 
 
@@ -202,7 +200,7 @@ def _equation(sides: list[str], may_be_letter: bool, level: int) -> Answer:
     if not first:
         return read_answer(last, may_be_letter, level + 1)
     if _names_something(first):
-        return Named(_name(first), read_answer(last, may_be_letter, level + 1))
+        return _named(_name(first), read_answer(last, may_be_letter, level + 1))
     if first.startswith("(") and all(_NAME.match(part.strip()) for part in first.strip("()").split(",")):
         return read_answer(last, may_be_letter, level + 1)
     if _NAME.match(last) and len(sides) == 2 and not _words(last):
@@ -213,6 +211,13 @@ def _equation(sides: list[str], may_be_letter: bool, level: int) -> Answer:
     if not variables(left) and not variables(right):
         return read_answer(last, may_be_letter, level + 1)
     return Relation("=", left, right)
+
+
+def _named(name: str, value: Answer) -> Answer:
+    """`x = \\pm 2` names each of its answers."""
+    if isinstance(value, Several) and not value.braces:
+        return Several(tuple(Named(name, item) for item in value.items))
+    return Named(name, value)
 
 
 def _names_something(text: str) -> bool:

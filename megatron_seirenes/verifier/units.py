@@ -67,7 +67,8 @@ _CURRENCIES = {"¤": "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "
 _NOT_NOUNS = frozenset(
     "and or not no non minus plus times over less more than if is are was where when with for some all otherwise mod "
     "modulo sin cos tan cot sec csc log ln exp sqrt pi max gcd lcm det base dozen half quarter third except "
-    "without from to per square cubic sq cu between factorial squared cubed true false wrong".split()
+    "without from to per square cubic sq cu between factorial squared cubed true false wrong halves thirds quarters "
+    "fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths below above".split()
 )
 _POWER_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _AFTER_POWER_WORDS = {"squared": 2, "cubed": 3}

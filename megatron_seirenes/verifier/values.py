@@ -171,6 +171,8 @@ class Evaluation:
         rule = _NUMERIC.get(node.op)
         if rule is None:
             raise Undefined(node.op)
+        if node.op in _SATURATING:
+            self.decades = max(self.decades, int(min(abs(values[0]), cost.LARGEST_ARGUMENT)))
         try:
             return rule(*values)
         except (ZeroDivisionError, ValueError, OverflowError) as error:
@@ -233,6 +235,7 @@ def _real_floor(value: Number) -> Number:
     return mpmath.floor(value)
 
 
+_SATURATING = frozenset({"tanh"})
 _angle = cost.LARGEST_ANGLE
 _NUMERIC: Mapping[str, Callable[..., Number]] = {
     "+": lambda *terms: sum(terms, mpmath.mpf(0)),

@@ -15,6 +15,7 @@ from megatron_seirenes.verifier import process as process_module
 from megatron_seirenes.verifier.meter import usage
 from megatron_seirenes.verifier.options import Options
 from megatron_seirenes.verifier.pool import WorkerPool
+from megatron_seirenes.verifier.worker import OUT_OF_MEMORY
 
 SPINNING = r"\int \int \int e^{x^y^z} \sqrt{\sin x \cos y \tan z} dx dy dz"
 
@@ -131,6 +132,19 @@ def test_no_worker_outlives_its_host():
     host = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     pid = int(host.stdout)
     wait_until(lambda: not psutil.pid_exists(pid), seconds=5)
+
+
+def test_running_out_of_memory_ends_the_worker_without_a_verdict():
+    script = (
+        "import sys\n"
+        "from megatron_seirenes.verifier.worker import confine, private_output, serve\n"
+        "confine(512)\n"
+        "serve(lambda gold, answer: str(len(bytearray(1 << 30))), 5.0, sys.stdin.buffer, private_output())\n"
+    )
+    request = '{"ticket": 1, "gold": "7", "answer": "7"}\n'
+    worker = subprocess.run([sys.executable, "-c", script], input=request, capture_output=True, text=True, check=False)
+    assert worker.returncode == OUT_OF_MEMORY
+    assert worker.stdout == '{"ready": true}\n'
 
 
 def test_a_worker_loads_nothing_heavy():
