@@ -22,8 +22,8 @@ from megatron_seirenes.verifier.answers import (
     Words,
 )
 from megatron_seirenes.verifier.cost import TooCostly
-from megatron_seirenes.verifier.expression import Call, Node, Sym
-from megatron_seirenes.verifier.numbers import same_scalar
+from megatron_seirenes.verifier.expression import Call, Node, Num, Sym
+from megatron_seirenes.verifier.numbers import is_undone, same_scalar
 from megatron_seirenes.verifier.options import Options
 from megatron_seirenes.verifier.relations import same_region, same_relation
 from megatron_seirenes.verifier.values import exact, same_value
@@ -121,12 +121,16 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
     """Ratios are the same up to a factor; one of two parts is the quotient."""
     if isinstance(gold, Ratio) and isinstance(answer, Ratio) and len(gold.parts) == len(answer.parts):
         first, other = gold.parts[0], answer.parts[0]
-        return all(
+        return not (_is_zero(first) or _is_zero(other)) and all(
             same_value(Call("*", (left, other)), Call("*", (right, first)))
             for left, right in zip(gold.parts, answer.parts, strict=True)
         )
     quotients = [_quotient(side) for side in (gold, answer)]
     return None not in quotients and same_value(*(quotient for quotient in quotients if quotient is not None))
+
+
+def _is_zero(node: Node) -> bool:
+    return same_value(node, Num(Fraction(0)))
 
 
 def _quotient(side: Answer) -> Node | None:
@@ -146,12 +150,18 @@ def _same_several(gold: Answer, answer: Answer, options: Options) -> bool:
     if isinstance(gold, Ordered) or isinstance(answer, Ordered):
         return _items_meet_tuple(gold, answer, options)
     left, right = _flat(gold), _flat(answer)
-    quick = _same_numbers(left, right, braces=_has_braces(gold) or _has_braces(answer))
+    undone = options.unsimplified == "refuse" and any(
+        isinstance(item, Scalar) and is_undone(item.node) for item in right
+    )
+    quick = None if undone else _same_numbers(left, right, braces=_has_braces(gold) or _has_braces(answer))
     if quick is not None:
         return quick
     if len(left) * len(right) > MOST_PAIRINGS:
         raise TooCostly("too many answers to pair")
-    equal = lambda one, other: same(one, other, options)  # noqa: E731
+
+    def equal(one: Answer, other: Answer) -> bool:
+        return same(one, other, options)
+
     if _has_braces(gold) or _has_braces(answer):
         return all(any(equal(one, other) for other in right) for one in left) and all(
             any(equal(one, other) for one in left) for other in right

@@ -124,24 +124,21 @@ def _one(text: str, may_be_letter: bool, level: int) -> Answer:
 
 def _scalar(text: str, may_be_letter: bool) -> Scalar | Words:
     measured = measure(text, may_be_letter)
-    if "\\text" in measured.text or _LONG_WORD.search(_TEXT.sub("", measured.text)):
-        plain = _bare_names(measured.text)
-        if plain is None:
-            return Words(_folded(text), mixed=True)
+    if not _is_wordless(measured.text):
+        return Words(_folded(text), mixed=True)
     node = read_expression(measured.text)
     if measured.degrees:
         node = Call("degree", (node,))
     return Scalar(node, measured.unit, measured.percent)
 
 
-def _bare_names(text: str) -> str | None:
-    """`text` itself when all its words are names of functions, subscripts or identifiers in capitals; else None."""
+def _is_wordless(text: str) -> bool:
+    """Whether all words of `text` are names of functions, subscripts or identifiers in capitals."""
     outside = re.sub(r"_\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", "", text)
-    for word in _TEXT.findall(outside):
-        if len(word.strip()) > 1:
-            return None
+    if any(len(word.strip()) > 1 for word in _TEXT.findall(outside)):
+        return False
     words = _LONG_WORD.findall(_TEXT.sub("", outside))
-    return text if all(word in _NAMES or word.isupper() for word in words) else None
+    return all(word in _NAMES or word.isupper() for word in words)
 
 
 def _folded(text: str) -> str:
