@@ -1,6 +1,6 @@
 """The records that travel down the road, from a problem to an update.
 
-    Problem -> Request -> Rollout -> Group -> (stream) -> update
+    Problem -> Request -> Rollout -> Group -> GroupSummary (in its stream) -> update
                              \\-> Verdict     Bundle = everything one problem produced in one collection step
 
 Plain immutable data: no tensors, no clocks, no processes. Token ids and log-probabilities are tuples, so that a record
@@ -121,6 +121,31 @@ class Group:
     birth: Birth
     old_logprobs: tuple[tuple[float, ...], ...] = ()
     reference_logprobs: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def response_tokens(self) -> tuple[int, ...]:
+        """The length of each rollout's response."""
+        return tuple(len(rollout.response_ids) for rollout in self.rollouts)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group as decisions see it: no tokens, so that every rank can hold every one.
+
+    `prompt_tokens`, `response_tokens` and `advantages` have one entry a rollout. The tokens and log-probabilities lie
+    with rollout replica `home`, which made them, under (`stream`, `id`).
+    """
+
+    id: str
+    problem_id: str
+    stream: str
+    stage: str
+    prompt_tokens: tuple[int, ...]
+    response_tokens: tuple[int, ...]
+    advantages: tuple[float, ...]
+    has_signal: bool
+    birth: Birth
+    home: int = 0
 
 
 @dataclass(frozen=True, slots=True)

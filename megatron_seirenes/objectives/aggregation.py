@@ -24,13 +24,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from megatron_seirenes.games.game import Balance
-from megatron_seirenes.records import Group
+from megatron_seirenes.records import Group, GroupSummary
 
 Aggregation = Literal["sequence_mean", "token_mean", "constant"]
+AnyGroup = Group | GroupSummary
+"""Weights look at lengths, questions and births only, which a summary has too."""
 
 
 def rollout_weights(
-    groups: Sequence[Group], balance: Balance, aggregation: Aggregation, constant: int | None = None
+    groups: Sequence[AnyGroup], balance: Balance, aggregation: Aggregation, constant: int | None = None
 ) -> list[list[float]]:
     """For each group of a flush, the weight of one token of each of its rollouts.
 
@@ -39,12 +41,12 @@ def rollout_weights(
     """
     if aggregation == "token_mean" and balance == "group":
         tokens = sum(_tokens(group) for group in groups)
-        return [[1.0 / tokens if rollout.response_ids else 0.0 for rollout in group.rollouts] for group in groups]
+        return [[1.0 / tokens if length else 0.0 for length in group.response_tokens] for group in groups]
     shares = group_shares(groups, balance)
     return [_divide(group, share, aggregation, constant) for group, share in zip(groups, shares, strict=True)]
 
 
-def group_shares(groups: Sequence[Group], balance: Balance) -> list[float]:
+def group_shares(groups: Sequence[AnyGroup], balance: Balance) -> list[float]:
     """The share of each group in the loss of the flush; they sum to 1."""
     if balance == "group":
         return [1.0 / len(groups)] * len(groups)
@@ -53,8 +55,8 @@ def group_shares(groups: Sequence[Group], balance: Balance) -> list[float]:
     return [1.0 / (len(hints) * hints[question]) for question in questions]
 
 
-def _divide(group: Group, share: float, aggregation: Aggregation, constant: int | None) -> list[float]:
-    lengths = [len(rollout.response_ids) for rollout in group.rollouts]
+def _divide(group: AnyGroup, share: float, aggregation: Aggregation, constant: int | None) -> list[float]:
+    lengths = group.response_tokens
     if aggregation == "token_mean":
         tokens = _tokens(group)
         return [share / tokens if length else 0.0 for length in lengths]
@@ -65,5 +67,5 @@ def _divide(group: Group, share: float, aggregation: Aggregation, constant: int 
     return [share / (len(lengths) * length) if length else 0.0 for length in lengths]
 
 
-def _tokens(group: Group) -> int:
-    return sum(len(rollout.response_ids) for rollout in group.rollouts)
+def _tokens(group: AnyGroup) -> int:
+    return sum(group.response_tokens)

@@ -5,24 +5,21 @@ Invariants:
     left is pending;
   * pending groups keep the order of their arrival, and there are never more than `capacity`;
   * a group that was offered before is refused, which a faulty resume would do: collection steps never go backwards,
-    and the ids of the newest one are remembered;
-  * a group whose log-probabilities are not finite, or not one a token, is refused: it would spoil an update or, where
-    the ratio is clipped, be trained on unseen.
+    and the ids of the newest one are remembered.
 
-Knows nothing of update counters: the owner says which groups are stale (`streams.py`).
+Holds summaries: the tokens of a group lie elsewhere. Knows nothing of update counters: the owner says which groups are
+stale (`streams.py`).
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from megatron_seirenes.errors import SeirenesError
-from megatron_seirenes.records import Group
-from megatron_seirenes.streams.serialization import group_from_plain, group_to_plain
+from megatron_seirenes.records import GroupSummary
+from megatron_seirenes.streams.serialization import summary_from_plain, summary_to_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class StreamQueue:
         self.name = name
         self.flush = flush
         self.capacity = capacity
-        self._pending: deque[Group] = deque()
+        self._pending: deque[GroupSummary] = deque()
         self._newest_step = -1
         self._offered_ids: set[str] = set()
 
@@ -51,7 +48,7 @@ class StreamQueue:
         return len(self._pending)
 
     @property
-    def pending(self) -> tuple[Group, ...]:
+    def pending(self) -> tuple[GroupSummary, ...]:
         """The waiting groups, oldest first."""
         return tuple(self._pending)
 
@@ -59,30 +56,27 @@ class StreamQueue:
     def full(self) -> bool:
         return len(self._pending) >= self.capacity
 
-    def accept(self, groups: Sequence[Group]) -> Arrival:
+    def accept(self, groups: Sequence[GroupSummary]) -> Arrival:
         """Drops groups without signal and appends the rest; beyond capacity the oldest leave.
 
-        Raises ValueError for a group of another stream or one that came before, SeirenesError for log-probabilities
-        that cannot be trained on.
+        Raises ValueError for a group of another stream or one that came before.
         """
         for group in groups:
             self._register(group)
         arrived = [group for group in groups if group.has_signal]
-        for group in arrived:
-            check_logprobs(group)
         self._pending.extend(arrived)
         overflow = max(0, len(self._pending) - self.capacity)
         for _ in range(overflow):
             self._pending.popleft()
         return Arrival(len(groups), len(groups) - len(arrived), overflow)
 
-    def evict(self, is_stale: Callable[[Group], bool]) -> int:
+    def evict(self, is_stale: Callable[[GroupSummary], bool]) -> int:
         """Removes every stale group, wherever it stands; returns how many."""
         before = len(self._pending)
         self._pending = deque(group for group in self._pending if not is_stale(group))
         return before - len(self._pending)
 
-    def take(self) -> list[Group] | None:
+    def take(self) -> list[GroupSummary] | None:
         """Removes and returns exactly `flush` groups, the oldest first; None when there are fewer."""
         if len(self._pending) < self.flush:
             return None
@@ -90,18 +84,18 @@ class StreamQueue:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "pending": [group_to_plain(group) for group in self._pending],
+            "pending": [summary_to_plain(group) for group in self._pending],
             "newest_step": self._newest_step,
             "offered_ids": sorted(self._offered_ids),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes back to where `state_dict` was taken; a capacity that has shrunk since evicts at the next arrival."""
-        self._pending = deque(group_from_plain(plain) for plain in state["pending"])
+        self._pending = deque(summary_from_plain(plain) for plain in state["pending"])
         self._newest_step = state["newest_step"]
         self._offered_ids = set(state["offered_ids"])
 
-    def _register(self, group: Group) -> None:
+    def _register(self, group: GroupSummary) -> None:
         step = group.birth.step
         if group.stream != self.name:
             raise ValueError(f"group {group.id} of stream {group.stream} was offered to stream {self.name}")
@@ -113,19 +107,3 @@ class StreamQueue:
                 f"(newest step seen: {self._newest_step})"
             )
         self._offered_ids.add(group.id)
-
-
-def check_logprobs(group: Group) -> None:
-    """Raises SeirenesError unless the stored log-probabilities, where there are any, are finite and one a token."""
-    for kind, stored in (("behaviour", group.old_logprobs), ("reference", group.reference_logprobs)):
-        for rollout, logprobs in zip(group.rollouts, stored, strict=bool(stored)):
-            if len(logprobs) != len(rollout.response_ids):
-                raise SeirenesError(
-                    f"rollout {rollout.id}: {len(logprobs)} {kind} log-probabilities for "
-                    f"{len(rollout.response_ids)} response tokens"
-                )
-            if not all(map(math.isfinite, logprobs)):
-                raise SeirenesError(
-                    f"rollout {rollout.id}: a {kind} log-probability is not finite; the weights that scored it differ "
-                    "from those that sampled it, or are not numbers (see the mismatch/* metrics)"
-                )

@@ -7,7 +7,8 @@ One object owns the three rules, so that no second copy can drift apart:
   * select: exactly `flush` groups, the oldest first, at most `max_flushes` times a stream a step.
 
 A step is `begin_step`, then `offer` for every stream, then for every stream in the game's order `take`, the update and
-`record_update`. No clock, no randomness; `state_dict` at any point and `load_state_dict` elsewhere change nothing.
+`record_update`. Streams hold summaries, so that every rank of a run can hold the same streams. No clock, no randomness;
+`state_dict` at any point and `load_state_dict` elsewhere change nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from megatron_seirenes.games.game import Game, Stream
-from megatron_seirenes.records import Group
+from megatron_seirenes.records import GroupSummary
 from megatron_seirenes.streams.queue import StreamQueue
 
 StreamCounters = dict[str, float | int | None]
@@ -66,7 +67,7 @@ class Streams:
         """How many updates each stream has made: what a `Birth` remembers."""
         return dict(self._updates)
 
-    def pending(self, stream: str) -> tuple[Group, ...]:
+    def pending(self, stream: str) -> tuple[GroupSummary, ...]:
         """The groups that wait in a stream, oldest first."""
         return self._queues[stream].pending
 
@@ -75,7 +76,7 @@ class Streams:
         self._tally = {name: _StepTally(suspended=queue.full) for name, queue in self._queues.items()}
         return frozenset(name for name, tally in self._tally.items() if tally.suspended)
 
-    def offer(self, stream: str, groups: Sequence[Group]) -> None:
+    def offer(self, stream: str, groups: Sequence[GroupSummary]) -> None:
         """Admits what has signal. Raises ValueError for a group of another stream and for one that came before."""
         arrival = self._queues[stream].accept(groups)
         tally = self._tally[stream]
@@ -83,7 +84,7 @@ class Streams:
         tally.zero_advantage += arrival.zero_advantage
         tally.evicted_overflow += arrival.evicted_overflow
 
-    def take(self, stream: str) -> list[Group] | None:
+    def take(self, stream: str) -> list[GroupSummary] | None:
         """Evicts stale groups, then returns the next flush to train on, or None when there is none for this step."""
         queue, tally = self._queues[stream], self._tally[stream]
         tally.evicted_stale += queue.evict(self._is_stale)
@@ -107,7 +108,7 @@ class Streams:
         return {name: self._counters(name) for name in self._streams}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything remembered, as plain data that JSON keeps exactly; shares the token tuples of its groups."""
+        """Everything remembered, as plain data that JSON keeps exactly."""
         return {
             "updates": dict(self._updates),
             "queues": {name: queue.state_dict() for name, queue in self._queues.items()},
@@ -124,13 +125,13 @@ class Streams:
         for name, queue in self._queues.items():
             queue.load_state_dict(state["queues"][name])
 
-    def _lag(self, group: Group) -> int:
+    def _lag(self, group: GroupSummary) -> int:
         return self._updates[group.stream] - group.birth.stream_updates[group.stream]
 
-    def _policy_lag(self, group: Group) -> int:
+    def _policy_lag(self, group: GroupSummary) -> int:
         return self.policy_version - group.birth.policy_version
 
-    def _is_stale(self, group: Group) -> bool:
+    def _is_stale(self, group: GroupSummary) -> bool:
         stream = self._streams[group.stream]
         return self._lag(group) > stream.max_lag or self._policy_lag(group) > stream.max_policy_lag
 

@@ -5,14 +5,20 @@ has memory is in `state_dict`, the half-filled metrics row included, so a snapsh
 exactly where it stood. A stop that arrives during collection drops the partial step: sampler and streams return to
 their state before it.
 
-The loop knows no game by name and reads the clock for metrics only.
+Every rank of a run runs this loop and decides the same: each replica asks its share of the questions and tells the
+others what came of it (`Harvest`); sampler, mastery, streams and counters are the same everywhere, and their digests
+are compared at every update and every step. Tokens stay with the replica that made them until an update trains on them.
+
+The loop knows no game by name. It reads the clock for metrics only; where a time decides (a budget of hours), it is
+rank 0's on every rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,17 +27,32 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import SeirenesError, StoppedBySignal
 from megatron_seirenes.games.game import Game, Stream, live_stages
 from megatron_seirenes.objectives.token_loss import TokenLoss
-from megatron_seirenes.observe.collection import collection_metrics
+from megatron_seirenes.observe.collection import tally_metrics
 from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Birth, Bundle
 from megatron_seirenes.rollouts.scheduler import CollectionStopped, RolloutScheduler
 from megatron_seirenes.streams.streams import Streams
+from megatron_seirenes.trainer.agreement import check_agreement
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
-from megatron_seirenes.trainer.collect import Scores, credit_bundles, mismatch_metrics, rollouts_of, score
+from megatron_seirenes.trainer.bystander import Bystander
+from megatron_seirenes.trainer.collect import (
+    Credited,
+    Harvest,
+    credit_bundles,
+    harvest_of,
+    measure_gaps,
+    mismatch_metrics,
+    rollouts_of,
+    score,
+)
 from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspection, mismatch_fault
+from megatron_seirenes.trainer.payloads import PayloadStore, rehomed
+from megatron_seirenes.trainer.ranks import ALONE, Ranks, any_rank, from_first, of_leaders
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.snapshot import Cursor, remove_old, write_snapshot
-from megatron_seirenes.trainer.update import Row, empty_update_metrics, training_sequences, update_metrics
+from megatron_seirenes.trainer.shared_snapshot import write_shared_snapshot
+from megatron_seirenes.trainer.sharing import Cost, share_of
+from megatron_seirenes.trainer.snapshot import Cursor, read_state, remove_old
+from megatron_seirenes.trainer.update import Row, empty_update_metrics, flush_parts, own_sequences, update_metrics
 from megatron_seirenes.trainer.watch import Watch
 
 if TYPE_CHECKING:
@@ -54,7 +75,8 @@ Evaluate = Callable[[int], Mapping[str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the loop joins. `policy_tensors` streams the actor's weights under their Hugging Face names."""
+    """What the loop joins. `policy_tensors` streams the actor's weights under their Hugging Face names (collective);
+    `cost` is what training on a sequence of so many tokens costs, for balancing ranks."""
 
     game: Game
     sampler: ProblemSampler
@@ -65,6 +87,12 @@ class Parts:
     losses: Mapping[str, TokenLoss]
     policy_tensors: Callable[[], Iterable[tuple[str, torch.Tensor]]]
     evaluate: Evaluate | None = None
+    ranks: Ranks = ALONE
+    cost: Cost = float
+
+
+PAYLOADS = "payloads"
+"""The folder of a snapshot that holds the tokens of waiting groups, beside the actor's."""
 
 
 class Trainer:
@@ -75,7 +103,7 @@ class Trainer:
         config: Config,
         parts: Parts,
         directory: RunDirectory,
-        watch: Watch,
+        watch: Watch | Bystander,
         stop: StopRequest,
         fingerprint: Mapping[str, dict[str, str]],
     ):
@@ -86,6 +114,7 @@ class Trainer:
         self.stop = stop
         self.fingerprint = dict(fingerprint)
         self.clock = watch.clock
+        self.payloads = PayloadStore()
         self.cursor = Cursor(step=0)
         self.spent = Spent()
         self.row: Row = {}
@@ -130,23 +159,23 @@ class Trainer:
         before = (parts.sampler.state_dict(), parts.streams.state_dict())
         suspended = parts.streams.begin_step()
         self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(_TIMES, 0.0)
-        problems = parts.sampler.next_batch()
+        batch = parts.sampler.next_batch()
+        places = parts.ranks.places
+        questions = share_of(batch, places.replica_of(parts.ranks.rank), places.replicas)
         self.watch.step_begins(step)
-        try:
-            with self._timed("rollout"):
-                bundles = parts.scheduler.collect(problems, step, live_stages(parts.game, suspended))
-        except CollectionStopped:
+        bundles: list[Bundle] | None = None
+        with self._timed("rollout"), suppress(CollectionStopped):
+            bundles = parts.scheduler.collect(questions, step, live_stages(parts.game, suspended))
+        if any_rank(parts.ranks, bundles is None) or bundles is None:
             self._drop_step(before)
             self._save_and_stop()
-        rollouts = rollouts_of(bundles)
-        parts.engine.sleep()
-        with self._timed("train"):
-            scores = score(parts.actor, rollouts, reference_needed=self.config.objective.reference_kl > 0)
-        self.row |= mismatch_metrics(rollouts, scores)
+        credited, harvest = self._harvest(step, bundles)
+        self.row |= mismatch_metrics(harvest.gaps)
         if fault := mismatch_fault(self.row, self.config.faults.mismatch_limit):
             self._drop_step(before)
             self._save_and_fail(fault)
-        self._credit(step, bundles, scores)
+        self._learn_of(harvest, credited)
+        self.watch.bundles_collected(step, bundles, credited)
         self.cursor = Cursor(self.cursor.step, next_stream=0)
 
     def _drop_step(self, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -154,19 +183,37 @@ class Trainer:
         self.parts.sampler.load_state_dict(before[0])
         self.parts.streams.load_state_dict(before[1])
 
-    def _credit(self, step: int, bundles: list[Bundle], scores: Scores) -> None:
-        parts = self.parts
+    def _harvest(self, step: int, bundles: list[Bundle]) -> tuple[list[Credited], Harvest]:
+        """Credits this replica's bundles; returns that, and what all replicas have to tell of theirs."""
+        parts, ranks = self.parts, self.parts.ranks
+        rollouts = rollouts_of(bundles)
+        parts.engine.sleep()
+        with self._timed("train"):
+            scores = score(parts.actor, ranks, rollouts, self.config.objective.reference_kl > 0, parts.cost)
         birth = Birth(step, parts.streams.policy_version, parts.streams.update_counts())
         from_engine = self.config.rollout.behaviour_logprobs == "engine"
-        groups = credit_bundles(parts.game, bundles, birth, scores, from_engine)
+        credited = credit_bundles(parts.game, bundles, birth, scores, from_engine)
+        gaps, home = measure_gaps(rollouts, scores), ranks.places.replica_of(ranks.rank)
+        told = harvest_of(parts.game, bundles, credited, gaps, parts.scheduler.judge_wait_seconds, home)
+        return credited, sum(of_leaders(ranks, told), Harvest())
+
+    def _learn_of(self, harvest: Harvest, credited: Sequence[Credited]) -> None:
+        """Puts the step's groups into their streams, keeps the tokens of its own, counts mastery, and starts the row."""
+        parts = self.parts
         for stream in parts.game.streams:
-            parts.streams.offer(stream.name, groups[stream.name])
-        for bundle in bundles:
-            parts.sampler.observe(bundle.problem.id, parts.game.mastered(bundle))
-        self.row |= collection_metrics(parts.game, bundles)
-        self.row["time/judge_wait"] = parts.scheduler.judge_wait_seconds
-        self.spent.generated_tokens += sum(len(rollout.response_ids) for rollout in rollouts_of(bundles))
-        self.watch.bundles_collected(step, bundles, groups)
+            parts.streams.offer(stream.name, [group for one in harvest.yields for group in one.groups[stream.name]])
+        for one in harvest.yields:
+            parts.sampler.observe(one.problem_id, one.mastered)
+        for group in chain.from_iterable(chain.from_iterable(groups.values()) for groups in credited):
+            self.payloads.add(group)
+        self._forget_payloads()
+        self.row |= tally_metrics(parts.game, harvest.tally)
+        self.row["time/judge_wait"] = harvest.judge_wait
+        self.spent.generated_tokens += harvest.tally.generated
+
+    def _forget_payloads(self) -> None:
+        streams = self.parts.streams
+        self.payloads.keep_only(chain.from_iterable(streams.pending(stream.name) for stream in self.parts.game.streams))
 
     # -- updates
 
@@ -176,9 +223,12 @@ class Trainer:
             groups = parts.streams.take(stream.name)
             if groups is None:
                 return
-            sequences = training_sequences(parts.game, stream, groups, self.config.objective)
+            check_agreement(parts.ranks, f"update of {stream.name}", {"taken": [group.id for group in groups]})
+            flush = flush_parts(parts.game, stream, groups, self.config.objective)
             with self._timed("train"):
+                sequences = own_sequences(parts.ranks, flush, self.payloads.of(groups), parts.cost)
                 report = parts.actor.update(sequences, parts.losses[stream.name])
+            self._forget_payloads()
             if report.skipped:
                 self._note_skipped(stream, report, sequences)
                 continue
@@ -192,7 +242,7 @@ class Trainer:
         step, key = self.cursor.step + 1, f"streams/{stream.name}/skipped_nonfinite"
         self.row[key] = (self.row[key] or 0) + 1
         self.watch.event(self.nonfinite.skipped(stream.name, step, report))
-        keep_for_inspection(self.directory.logs, step, stream.name, 0, report, sequences)
+        keep_for_inspection(self.directory.logs, step, stream.name, self.parts.ranks.rank, report, sequences)
 
     def _fold(self, stream: Stream, metrics: Row) -> None:
         """Puts an update's metrics into the row; several flushes of a stream in one step are averaged."""
@@ -219,6 +269,8 @@ class Trainer:
         if parts.evaluate is not None and every and step % every == 0:
             with self._timed("evaluation"):
                 self.row |= parts.evaluate(step)
+        check_agreement(parts.ranks, f"step {step}", self._decisions())
+        self.row |= from_first(parts.ranks, {key: self.row[key] for key in self.row if key.startswith("time/")})
         self.row |= self._step_totals()
         self.spent.seconds += float(self.row["time/step"] or 0.0)
         self.watch.step_done(self.row)
@@ -234,18 +286,25 @@ class Trainer:
         totals["mastery/retired"] = len(parts.sampler.retired)
         totals["mastery/live_fraction"] = parts.sampler.live_fraction
         totals["tokens/trained"] = row.get("tokens/trained") or 0
-        totals["time/snapshot"] = self._snapshot_seconds
+        totals["time/snapshot"] = from_first(parts.ranks, self._snapshot_seconds)
         seconds = {name: float(row[f"time/{name}"] or 0.0) for name in _PARTS_OF_A_STEP}
-        totals["time/step"] = sum(seconds.values()) + self._snapshot_seconds
-        totals["throughput/generated"] = _rate(row["tokens/generated"], seconds["rollout"])
-        totals["throughput/trained"] = _rate(totals["tokens/trained"], seconds["train"])
+        totals["time/step"] = sum(seconds.values()) + totals["time/snapshot"]
+        devices = parts.ranks.places.size
+        totals["throughput/generated"] = _rate(row["tokens/generated"], seconds["rollout"] * devices)
+        totals["throughput/trained"] = _rate(totals["tokens/trained"], seconds["train"] * devices)
         self._snapshot_seconds = 0.0
         return totals
+
+    def _decisions(self) -> dict[str, Any]:
+        """What every rank must have decided alike."""
+        state = self.state_dict()
+        row = {key: value for key, value in state["row"].items() if not key.startswith("time/")}
+        return {**state, "spent": self.spent.updates, "row": row}
 
     # -- stopping and saving
 
     def _stop_if_told(self) -> None:
-        if self.stop.requested:
+        if any_rank(self.parts.ranks, self.stop.requested):
             self._save_and_stop()
 
     def _save_and_stop(self) -> None:
@@ -259,22 +318,27 @@ class Trainer:
             raise SeirenesError(f"{reason}. Everything before is saved in {self._save()}")
 
     def _save(self) -> Path:
-        if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
-            return self.directory.snapshots / self.cursor.name
+        ranks, folder = self.parts.ranks, self.directory.snapshots
         started = self.clock()
         self.watch.settle()
+        if from_first(ranks, (folder / self.cursor.name / "COMPLETE").exists()):
+            return folder / self.cursor.name
         with self.watch.span("snapshot"):
-            path = write_snapshot(
-                self.directory.snapshots,
-                self.cursor,
-                self.state_dict(),
-                dump_config(self.config),
-                self.parts.actor.save,
+            path = write_shared_snapshot(
+                ranks, folder, self.cursor, self.state_dict(), dump_config(self.config), self._save_parts
             )
-        settings = self.config.snapshot
-        remove_old(self.directory.snapshots, settings.keep, settings.keep_every)
+        if ranks.rank == 0:
+            remove_old(folder, self.config.snapshot.keep, self.config.snapshot.keep_every)
         self._snapshot_seconds += self.clock() - started
         return path
+
+    def _save_parts(self, actor_folder: Path) -> None:
+        """This rank's part of a snapshot: its share of the actor, and its replica's payloads if it leads it."""
+        self.parts.actor.save(actor_folder)
+        places, rank = self.parts.ranks.places, self.parts.ranks.rank
+        replica = places.replica_of(rank)
+        if rank == places.members(replica)[0]:
+            self.payloads.save(actor_folder.parent / PAYLOADS, replica)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that remembers, as JSON-able data; the actor saves its own beside it."""
@@ -289,13 +353,20 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes back to where `state_dict` was taken."""
+        """Goes back to where `state_dict` was taken, on the same or on other ranks."""
         self.cursor = Cursor(*state["cursor"])
         self.spent = Spent.from_state(state["spent"])
         self.row = dict(state["row"])
         self.nonfinite.in_a_row = state["nonfinite_in_a_row"]
         self.parts.sampler.load_state_dict(state["sampler"])
-        self.parts.streams.load_state_dict(state["streams"])
+        self.parts.streams.load_state_dict(rehomed(state["streams"], self.parts.ranks.places.replicas))
+
+    def restore(self, snapshot: Path) -> None:
+        """Goes on from a snapshot: state, payloads and actor. Collective. Raises DataError."""
+        ranks = self.parts.ranks
+        self.load_state_dict(read_state(snapshot))
+        self.payloads.load(snapshot / PAYLOADS, ranks.places.replica_of(ranks.rank), ranks.places.replicas)
+        self.parts.actor.load(snapshot / "actor")
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

@@ -22,16 +22,32 @@ from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Bundle, Group
 from megatron_seirenes.rollouts.scheduler import Progress, RolloutSpan
 from megatron_seirenes.trainer.budget import Spent
+from megatron_seirenes.trainer.bystander import Bystander, GatheredRecords
+from megatron_seirenes.trainer.ranks import Ranks, several
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.update import Row
 
 Decode = Callable[[Sequence[int]], str]
 
 
-class Watch:
-    """Enter it once a run; `go_on_after` first when the run resumes."""
+def watch_of(
+    ranks: Ranks, config: Config, directory: RunDirectory, game: Game, decode_prompt: Decode
+) -> Watch | Bystander:
+    """Who looks on at this rank."""
+    if ranks.rank:
+        return Bystander(config, directory.path, ranks, decode_prompt)
+    return Watch(config, directory, game, decode_prompt, ranks if several(ranks) else None)
 
-    def __init__(self, config: Config, directory: RunDirectory, game: Game, decode_prompt: Decode):
+
+class Watch:
+    """Enter it once a run, on rank 0; `go_on_after` first when the run resumes.
+
+    `ranks` are given when there are several: the others bring the records of their rollouts.
+    """
+
+    def __init__(
+        self, config: Config, directory: RunDirectory, game: Game, decode_prompt: Decode, ranks: Ranks | None = None
+    ):
         self._config = config
         self._directory = directory
         self._game = game
@@ -40,7 +56,7 @@ class Watch:
         self.clock = steady_clock()
         self._timeline = Timeline(self.clock)
         self._timeline_file = TimelineFile(directory.timeline) if config.observe.timeline else None
-        self._records = RecordWriter(directory.path)
+        self._records = GatheredRecords(directory.path, ranks) if ranks else RecordWriter(directory.path)
         self._rollout_spans: list[Span] = []
         self._sinks: list[RowSink] = []
         self._console: Console | None = None
@@ -110,20 +126,15 @@ class Watch:
         if self._console is not None:
             self._console.progress(progress.finished, progress.submitted, progress.tokens)
 
-    def bundles_collected(self, step: int, bundles: Sequence[Bundle], groups: Mapping[str, Sequence[Group]]) -> None:
-        """Writes the step's rollout records and puts its rollouts on the timeline."""
+    def bundles_collected(
+        self, step: int, bundles: Sequence[Bundle], credited: Sequence[Mapping[str, Sequence[Group]]]
+    ) -> None:
+        """Writes the step's rollout records, those of all replicas, and puts this one's rollouts on the timeline."""
         self._timeline.add_overlapping("rollout", "rollout", self._rollout_spans)
         self._rollout_spans.clear()
-        if not self._config.observe.rollouts:
-            return
-        by_problem: dict[str, dict[str, list[Group]]] = {}
-        for stream, credited in groups.items():
-            for group in credited:
-                by_problem.setdefault(group.problem_id, {}).setdefault(stream, []).append(group)
-        records = [
-            rollout_records(bundle, by_problem.get(bundle.problem.id, {}), self._decode) for bundle in bundles
-        ]
-        self._records.write(step, records)
+        if self._config.observe.rollouts:
+            records = [rollout_records(*pair, self._decode) for pair in zip(bundles, credited, strict=True)]
+            self._records.write(step, records)
 
     def settle(self) -> None:
         """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from group_maker import make_group
+from group_maker import make_summary
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -80,7 +80,7 @@ class StreamsMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(set(NAMES) - self.offered)))
         self.offered.add(name)
         birth = Birth(self.step, self.streams.policy_version, self.streams.update_counts())
-        groups = [make_group(f"{self.step}/{i}", name, birth, signal) for i, signal in enumerate(signals)]
+        groups = [make_summary(f"{self.step}/{i}", name, birth, signal) for i, signal in enumerate(signals)]
         self.births |= {(name, group.id): birth for group in groups}
         self.accepted[name] += [group.id for group in groups if group.has_signal]
         self.both(lambda streams: streams.offer(name, groups))
