@@ -41,6 +41,14 @@ class MissingComponentError(SeirenesError):
     exit_code = 3
 
 
+class FirstRankFailed(SeirenesError):
+    """Rank 0 failed and has said why; this rank ends with it."""
+
+    def __init__(self, exit_code: int):
+        super().__init__("rank 0 failed; see its message")
+        self.exit_code = exit_code
+
+
 class StoppedBySignal(SeirenesError):
     """The run was told to stop and saved everything first."""
 

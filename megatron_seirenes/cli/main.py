@@ -18,7 +18,7 @@ from megatron_seirenes import __version__
 from megatron_seirenes.cli import attack, audit, config, doctor, evaluate, judge, quickstart, report, train, warmup
 from megatron_seirenes.cli.launch import rank, under_torchrun
 from megatron_seirenes.device.quiet import quieten_libraries
-from megatron_seirenes.errors import ConfigError, SeirenesError, StoppedBySignal
+from megatron_seirenes.errors import ConfigError, FirstRankFailed, SeirenesError, StoppedBySignal
 
 INTERRUPTED = 130
 COMMANDS: tuple[ModuleType, ...] = (
@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _tell(error: SeirenesError) -> None:
-    """Every process of a launch finds the same faults in a configuration; anything else names its process."""
+    """What every process of a launch finds, or rank 0 has said, is said once; anything else names its process."""
     number = rank()
-    if isinstance(error, ConfigError) and number:
+    if isinstance(error, ConfigError | FirstRankFailed) and number:
         return
     print(f"rank {number}: {error}" if number else error, file=sys.stderr, flush=True)
 

@@ -29,12 +29,13 @@ _own_port = ""  # MASTER_PORT while this process is a world of one that it made 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where this process stands among all processes of the run."""
+    """Where this process stands among all processes of the run; ranks with one `data_rank` train on the same data."""
 
     rank: int
     size: int
     local_rank: int
     backend: Backend
+    data_rank: int = 0
 
 
 def start_distributed(
@@ -58,8 +59,8 @@ def start_distributed(
         world_size=size,
         timeout=timeout,
     )
-    _start_megatron(parallel, backend, timeout)
-    return World(rank=rank, size=size, local_rank=local_rank, backend=backend)
+    data_rank = _start_megatron(parallel, backend, timeout)
+    return World(rank=rank, size=size, local_rank=local_rank, backend=backend, data_rank=data_rank)
 
 
 def stop_distributed(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -131,7 +132,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _start_megatron(parallel: ParallelSection, backend: Backend, timeout: timedelta) -> None:
+def _start_megatron(parallel: ParallelSection, backend: Backend, timeout: timedelta) -> int:
+    """Builds the groups of `parallel`; returns this process's data-parallel rank."""
     from megatron.core import parallel_state, tensor_parallel
 
     with backend.actor_scope(), torch.random.fork_rng(devices=[]):
@@ -145,3 +147,4 @@ def _start_megatron(parallel: ParallelSection, backend: Backend, timeout: timede
             distributed_timeout_minutes=max(1, int(timeout.total_seconds() // 60)),
         )
         tensor_parallel.model_parallel_cuda_manual_seed(_SEED)
+    return parallel_state.get_data_parallel_rank()

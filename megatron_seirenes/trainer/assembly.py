@@ -12,7 +12,7 @@ from typing import Any
 
 from megatron_seirenes.architecture import Architecture, read_architecture
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import ConfigError, DataError, UsageError
+from megatron_seirenes.errors import ConfigError, DataError
 from megatron_seirenes.games.credit import CreditRules
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.games.registry import StreamOverrides, build_game
@@ -38,7 +38,7 @@ class PolicyAssets:
 
 def open_policy(config: Config, directory: RunDirectory) -> PolicyAssets:
     """The policy of `model.path`, or of `model.new` made in the run directory once. Raises UsageError."""
-    folder = _policy_folder(config, directory)
+    folder = policy_folder(config, directory)
     architecture = read_architecture(folder)
     tokenizer = load_tokenizer(folder, trust_remote_code=config.model.trust_remote_code)
     return PolicyAssets(
@@ -51,23 +51,26 @@ def open_policy(config: Config, directory: RunDirectory) -> PolicyAssets:
     )
 
 
-def _policy_folder(config: Config, directory: RunDirectory) -> Path:
+def check_policy_given(config: Config) -> None:
+    """Raises ConfigError unless one of `model.path` and `model.new` is given, DataError for a missing folder."""
     model = config.model
-    if model.path is not None and model.new is None:
-        folder = Path(model.path)
-        if not folder.is_dir():
-            raise DataError(f"model.path: {folder} is not a folder; a Hugging Face model folder is expected")
-        return folder
-    if model.new is None or model.path is not None:
+    if (model.path is None) == (model.new is None):
         raise ConfigError("model", ["model.path, model.new: exactly one of them must be given"])
+    if model.path is not None and not Path(model.path).is_dir():
+        raise DataError(f"model.path: {model.path} is not a folder; a Hugging Face model folder is expected")
+
+
+def policy_folder(config: Config, directory: RunDirectory) -> Path:
+    """The folder of `model.path`, or that of `model.new`, made in the run directory once. Raises as the check does."""
+    check_policy_given(config)
+    model = config.model
+    if model.new is None:
+        return Path(str(model.path))
     from megatron_seirenes.bridge.new_model import create_model_folder
 
     folder = directory.path / "new_model"
     if not (folder / "config.json").exists():
-        try:
-            create_model_folder(model.new, config.run.seed, model.dtype, folder)
-        except OSError as error:
-            raise UsageError(f"run.dir: {folder} cannot be written: {error.strerror or error}") from None
+        create_model_folder(model.new, config.run.seed, model.dtype, folder)
     return folder
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.schema import Config
@@ -51,7 +51,7 @@ from megatron_seirenes.trainer.ranks import ALONE, Ranks, any_rank, from_first, 
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.shared_snapshot import write_shared_snapshot
 from megatron_seirenes.trainer.sharing import Cost, share_of
-from megatron_seirenes.trainer.snapshot import Cursor, read_state, remove_old
+from megatron_seirenes.trainer.snapshot import Cursor, remove_old
 from megatron_seirenes.trainer.update import Row, empty_update_metrics, flush_parts, own_sequences, update_metrics
 from megatron_seirenes.trainer.watch import Watch
 
@@ -286,9 +286,10 @@ class Trainer:
         totals["mastery/retired"] = len(parts.sampler.retired)
         totals["mastery/live_fraction"] = parts.sampler.live_fraction
         totals["tokens/trained"] = row.get("tokens/trained") or 0
-        totals["time/snapshot"] = from_first(parts.ranks, self._snapshot_seconds)
+        saving = from_first(parts.ranks, self._snapshot_seconds)
+        totals["time/snapshot"] = saving
         seconds = {name: float(row[f"time/{name}"] or 0.0) for name in _PARTS_OF_A_STEP}
-        totals["time/step"] = sum(seconds.values()) + totals["time/snapshot"]
+        totals["time/step"] = sum(seconds.values()) + saving
         devices = parts.ranks.places.size
         totals["throughput/generated"] = _rate(row["tokens/generated"], seconds["rollout"] * devices)
         totals["throughput/trained"] = _rate(totals["tokens/trained"], seconds["train"] * devices)
@@ -307,7 +308,7 @@ class Trainer:
         if any_rank(self.parts.ranks, self.stop.requested):
             self._save_and_stop()
 
-    def _save_and_stop(self) -> None:
+    def _save_and_stop(self) -> NoReturn:
         path = self._save()
         raise StoppedBySignal(
             f"stopped by a signal; everything is saved in {path}; the same command goes on from there"
@@ -361,11 +362,12 @@ class Trainer:
         self.parts.sampler.load_state_dict(state["sampler"])
         self.parts.streams.load_state_dict(rehomed(state["streams"], self.parts.ranks.places.replicas))
 
-    def restore(self, snapshot: Path) -> None:
-        """Goes on from a snapshot: state, payloads and actor. Collective. Raises DataError."""
+    def restore(self, snapshot: Path, state: Mapping[str, Any]) -> None:
+        """Goes on from a snapshot and its (perhaps adapted) state. Collective. Raises DataError."""
         ranks = self.parts.ranks
-        self.load_state_dict(read_state(snapshot))
+        self.load_state_dict(state)
         self.payloads.load(snapshot / PAYLOADS, ranks.places.replica_of(ranks.rank), ranks.places.replicas)
+        self._forget_payloads()
         self.parts.actor.load(snapshot / "actor")
 
     @contextmanager

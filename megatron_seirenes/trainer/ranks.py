@@ -10,13 +10,15 @@ the same order. Values that travel are pickled; they come from ranks of the same
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
+
+from megatron_seirenes.errors import FirstRankFailed, SeirenesError
 
 T = TypeVar("T")
 
@@ -165,6 +167,24 @@ def of_leaders[T](ranks: Ranks, value: T) -> list[T]:
 def from_first[T](ranks: Ranks, value: T) -> T:
     """Rank 0's value, on every rank."""
     return ranks.gather(value if ranks.rank == 0 else None)[0]  # type: ignore[return-value]
+
+
+def first_alone[T](ranks: Ranks, action: Callable[[], T]) -> T:
+    """What rank 0's `action` returned, on every rank, after it has run. Raises what it raised there (a SeirenesError),
+    and FirstRankFailed on the others."""
+    result: T | None = None
+    failure: SeirenesError | None = None
+    if ranks.rank == 0:
+        try:
+            result = action()
+        except SeirenesError as error:
+            failure = error
+    exit_code, shared = from_first(ranks, (failure.exit_code if failure else None, result))
+    if failure is not None:
+        raise failure
+    if exit_code is not None:
+        raise FirstRankFailed(exit_code)
+    return shared  # type: ignore[return-value]
 
 
 def leaders_to_first[T](ranks: Ranks, value: T) -> list[T] | None:

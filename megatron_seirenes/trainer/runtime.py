@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import MissingComponentError
 from megatron_seirenes.trainer.assembly import PolicyAssets
+from megatron_seirenes.trainer.ranks import ALONE, ProcessRanks, Ranks
 
 if TYPE_CHECKING:
     from megatron_seirenes.actor.actor import Actor
@@ -24,16 +25,26 @@ def launched_processes() -> int:
 
 
 def open_world(config: Config, stack: ExitStack) -> World:
-    """Joins the launcher's world or makes one of one. Raises UsageError, and MissingComponentError for more ranks."""
+    """A world of this process alone. Raises UsageError, and MissingComponentError when several were launched."""
+    if launched_processes() > 1:
+        raise MissingComponentError(
+            f"{launched_processes()} processes were launched; this command runs on one: launch it directly, or with "
+            "--nproc-per-node 1"
+        )
+    return _join_world(config, stack)
+
+
+def open_ranks(config: Config, stack: ExitStack) -> tuple[World, Ranks]:
+    """Joins the launcher's world, or makes one of one. Raises UsageError."""
+    world = _join_world(config, stack)
+    return world, ProcessRanks(config.rollout.tensor, world.data_rank) if world.size > 1 else ALONE
+
+
+def _join_world(config: Config, stack: ExitStack) -> World:
     from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
     world = start_distributed(config.parallel)
     stack.callback(stop_distributed)
-    if world.size > 1:
-        raise MissingComponentError(
-            f"{world.size} processes were launched; this release runs on one (several ranks are not built yet): "
-            "launch it directly, or with --nproc-per-node 1"
-        )
     return world
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,11 +25,15 @@ from megatron_seirenes.trainer.assembly import (
     PolicyAssets,
     build_roles,
     build_run_game,
+    check_policy_given,
     check_prompt_lengths,
     load_problems,
     open_policy,
+    policy_folder,
 )
+from megatron_seirenes.trainer.bystander import Bystander
 from megatron_seirenes.trainer.loop import Evaluate, Parts, Trainer
+from megatron_seirenes.trainer.ranks import Ranks, any_of_replica, first_alone, from_first
 from megatron_seirenes.trainer.resume import (
     Resumption,
     adapted_state,
@@ -40,10 +46,21 @@ from megatron_seirenes.trainer.resume import (
     snapshot_to_resume,
 )
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.runtime import launched_processes, open_actor, open_engine, open_judge, open_world
+from megatron_seirenes.trainer.runtime import (
+    launched_processes,
+    open_actor,
+    open_engine,
+    open_judge,
+    open_ranks,
+)
+from megatron_seirenes.trainer.shared_judge import shared_judge
+from megatron_seirenes.trainer.sharing import sequence_cost
 from megatron_seirenes.trainer.signals import StopListener
-from megatron_seirenes.trainer.watch import Watch
+from megatron_seirenes.trainer.watch import Watch, watch_of
 from megatron_seirenes.verifier.protocol import Judge
+
+if TYPE_CHECKING:
+    from megatron_seirenes.device.distributed import World
 
 
 def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) -> None:
@@ -58,17 +75,19 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
     directory = RunDirectory.of(config)
     game = build_run_game(config)
     problems = load_problems(config)
-    snapshot = snapshot_to_resume(directory, resume, report=print)
-    assets = open_policy(config, directory)
-    directory.create()
-    roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
-    fingerprint = run_fingerprint(game, roles, assets, problems)
-    resumed = None if snapshot is None else open_snapshot(snapshot, fingerprint, check_accepted(accept))
-    started = claim(directory, config, snapshot, resume)
+    check_policy_given(config)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
-        watch = stack.enter_context(Watch(config, directory, game, assets.tokenizer.decode))
-        parts = _build(config, directory, game, roles, problems, assets, watch, stop, stack)
+        world, ranks = open_ranks(config, stack)
+        snapshot = first_alone(ranks, lambda: _prepare(config, directory, resume))
+        assets = open_policy(config, directory)
+        roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)
+        fingerprint = run_fingerprint(game, roles, assets, problems)
+        resumed = None if snapshot is None else open_snapshot(snapshot, fingerprint, check_accepted(accept))
+        started = first_alone(ranks, lambda: claim(directory, config, snapshot, resume))
+        watch = watch_of(ranks, config, directory, game, assets.tokenizer.decode)
+        stack.enter_context(watch)
+        parts = _build(config, directory, game, roles, problems, assets, watch, stop, world, ranks, stack)
         trainer = Trainer(config, parts, directory, watch, stop, fingerprint)
         if resumed is not None:
             _go_on(trainer, resumed)
@@ -80,10 +99,19 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
         try:
             reason = trainer.run()
         except StoppedBySignal as stopped:
-            directory.stopped_marker.write_text(f"{stopped}\n", encoding="utf-8")
+            if ranks.rank == 0:
+                directory.stopped_marker.write_text(f"{stopped}\n", encoding="utf-8")
             raise
         _export(trainer, assets, directory, config)
         watch.finished(reason)
+
+
+def _prepare(config: Config, directory: RunDirectory, resume: str) -> Path | None:
+    """The snapshot to go on from; makes the run directory, and the folder of a new model in it."""
+    snapshot = snapshot_to_resume(directory, resume, report=print)
+    policy_folder(config, directory)
+    directory.create()
+    return snapshot
 
 
 def _build(
@@ -93,16 +121,17 @@ def _build(
     roles: Roles,
     problems: list[Problem],
     assets: PolicyAssets,
-    watch: Watch,
+    watch: Watch | Bystander,
     stop: StopListener,
+    world: World,
+    ranks: Ranks,
     stack: ExitStack,
 ) -> Parts:
     from megatron_seirenes.bridge.gather import hf_tensors
 
     first = {stage.role for stage in game.stages if stage.parent is None}
     check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
-    world = open_world(config, stack)
-    judge = open_judge(config, stack)
+    judge = shared_judge(open_judge(config, stack), ranks)
     actor = open_actor(config, assets, world)
     if config.objective.reference_kl > 0:
         actor.remember_reference()
@@ -111,12 +140,14 @@ def _build(
         game=game,
         sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, config.problems.mastery),
         streams=Streams(game),
-        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop),
+        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop, ranks),
         actor=actor,
         engine=engine,
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
         policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
-        evaluate=_evaluation(config, roles, engine, judge, assets, directory),
+        evaluate=_evaluation(config, roles, engine, judge, assets, directory, ranks),
+        ranks=ranks,
+        cost=sequence_cost(assets.architecture),
     )
 
 
@@ -127,8 +158,9 @@ def _scheduler(
     engine: Engine,
     judge: Judge,
     assets: PolicyAssets,
-    watch: Watch,
+    watch: Watch | Bystander,
     stop: StopListener,
+    ranks: Ranks,
 ) -> RolloutScheduler:
     return RolloutScheduler(
         game,
@@ -144,20 +176,34 @@ def _scheduler(
         clock=watch.clock,
         on_span=watch.rollout_span,
         on_progress=watch.progress,
-        should_stop=lambda: stop.requested,
+        should_stop=lambda: any_of_replica(ranks, stop.requested),
     )
 
 
 def _evaluation(
-    config: Config, roles: Roles, engine: Engine, judge: Judge, assets: PolicyAssets, directory: RunDirectory
+    config: Config,
+    roles: Roles,
+    engine: Engine,
+    judge: Judge,
+    assets: PolicyAssets,
+    directory: RunDirectory,
+    ranks: Ranks,
 ) -> Evaluate | None:
-    """Evaluates the configured benchmarks with the trainer's own engine; None when training is not evaluated."""
+    """Evaluates the configured benchmarks with the trainer's own engine; None when training is not evaluated.
+
+    Every replica asks every question; rank 0's results count and are written.
+    """
     if not config.evaluation.every or not config.evaluation.benchmarks:
         return None
     from megatron_seirenes.evaluation.benchmarks import Evaluator
 
     evaluator = Evaluator(config, roles, engine, judge, assets.chat)
-    return lambda step: evaluator.run_all(directory.evaluation / f"step-{step:06d}").metrics()
+
+    def run(step: int) -> Mapping[str, float | None]:
+        out = directory.evaluation / f"step-{step:06d}" if ranks.rank == 0 else None
+        return from_first(ranks, evaluator.run_all(out).metrics())
+
+    return run
 
 
 # -- going on
@@ -166,10 +212,11 @@ def _evaluation(
 def _go_on(trainer: Trainer, resumed: Resumption) -> None:
     """Loads the snapshot into the trainer, says what changed since, and cuts the records of later steps."""
     parts, directory = trainer.parts, trainer.directory
-    trainer.load_state_dict(adapted_state(resumed, parts.game, parts.sampler))
-    parts.actor.load(resumed.snapshot / "actor")
+    trainer.restore(resumed.snapshot, adapted_state(resumed, parts.game, parts.sampler))
     cursor = trainer.cursor
     trainer.watch.go_on_after(cursor.step, trainer.spent)
+    if parts.ranks.rank:
+        return
     remove_records_after(directory.path, cursor.step if cursor.next_stream is None else cursor.step + 1)
     put_aside(directory.snapshots, cursor, report=print)
     for change in log_changes(directory, resumed, trainer.config):
@@ -179,6 +226,8 @@ def _go_on(trainer: Trainer, resumed: Resumption) -> None:
 def _start_over(trainer: Trainer) -> None:
     """Drops what a run that was ended before its first snapshot left behind."""
     trainer.watch.go_on_after(0, trainer.spent)
+    if trainer.parts.ranks.rank:
+        return
     remove_records_after(trainer.directory.path, 0)
     put_aside(trainer.directory.snapshots, None, report=print)
 

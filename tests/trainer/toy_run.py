@@ -25,7 +25,7 @@ from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.loop import Parts, Trainer
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.snapshot import newest_sound_snapshot
+from megatron_seirenes.trainer.snapshot import newest_sound_snapshot, read_state
 from megatron_seirenes.trainer.watch import Watch
 
 
@@ -173,7 +173,7 @@ def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "se
     trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}})
     if resume:
         snapshot = newest_sound_snapshot(directory.snapshots, print)
-        trainer.restore(snapshot)
+        trainer.restore(snapshot, read_state(snapshot))
         watch.go_on_after(trainer.cursor.step, trainer.spent)
     watch.begin()
     return trainer
