@@ -198,7 +198,7 @@ class Trainer:
         return credited, sum(of_leaders(ranks, told), Harvest())
 
     def _learn_of(self, harvest: Harvest, credited: Sequence[Credited]) -> None:
-        """Puts the step's groups into their streams, keeps the tokens of its own, counts mastery, and starts the row."""
+        """Puts the step's groups into their streams, keeps the tokens of our own, counts mastery, fills the row."""
         parts = self.parts
         for stream in parts.game.streams:
             parts.streams.offer(stream.name, [group for one in harvest.yields for group in one.groups[stream.name]])

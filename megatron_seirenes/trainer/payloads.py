@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -35,6 +36,7 @@ Floats = NDArray[np.float64]
 class Payload:
     """One rollout: what training needs beside its group's summary. `reference_logprobs` is empty without a KL term."""
 
+    rollout_id: str
     prompt_ids: Integers
     response_ids: Integers
     old_logprobs: Floats
@@ -62,6 +64,7 @@ def payloads_of(group: Group) -> tuple[Payload, ...]:
     reference = group.reference_logprobs or ((),) * len(group.rollouts)
     return tuple(
         Payload(
+            rollout.id,
             np.asarray(rollout.request.prompt_ids, np.int32),
             np.asarray(rollout.response_ids, np.int32),
             np.asarray(_checked(rollout, "behaviour", old), np.float64),
@@ -120,7 +123,7 @@ class PayloadStore:
         """Writes this replica's file and flushes it to the disk. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         payloads = list(chain.from_iterable(self._groups.values()))
-        index = [[*key, len(group)] for key, group in self._groups.items()]
+        index = [[*key, [payload.rollout_id for payload in group]] for key, group in self._groups.items()]
         with (folder / f"{home:05d}.npz").open("wb") as file:
             np.savez(
                 file,
@@ -167,21 +170,22 @@ def _read(path: Path) -> Mapping[Key, tuple[Payload, ...]]:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         index = json.loads(arrays["index"].tobytes())
-        payloads = _payloads(arrays)
-        return {(stream, group): tuple(next(payloads) for _ in range(count)) for stream, group, count in index}
-    except (OSError, ValueError, KeyError, StopIteration, RuntimeError) as error:
+        parts = _parts(arrays)
+        return {
+            (stream, group): tuple(Payload(rollout_id, *next(parts)) for rollout_id in rollout_ids)
+            for stream, group, rollout_ids in index
+        }
+    except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: cannot be read as the payloads of a snapshot: {error}") from None
 
 
-def _payloads(arrays: Mapping[str, NDArray]) -> Iterator[Payload]:
+def _parts(arrays: Mapping[str, NDArray]) -> Iterator[tuple[NDArray, ...]]:
+    """The four arrays of each rollout, in order."""
     prompts, responses, references = (np.cumsum(column)[:-1] for column in arrays["lengths"].T)
-    yield from (
-        Payload(*parts)
-        for parts in zip(
-            np.split(arrays["prompt_ids"], prompts),
-            np.split(arrays["response_ids"], responses),
-            np.split(arrays["old_logprobs"], responses),
-            np.split(arrays["reference_logprobs"], references),
-            strict=True,
-        )
+    return zip(
+        np.split(arrays["prompt_ids"], prompts),
+        np.split(arrays["response_ids"], responses),
+        np.split(arrays["old_logprobs"], responses),
+        np.split(arrays["reference_logprobs"], references),
+        strict=True,
     )

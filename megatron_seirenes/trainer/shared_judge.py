@@ -20,7 +20,7 @@ class SharedJudge:
         self._own = own
         self._ranks = ranks
         self._submitted = 0
-        self._verdicts: list[tuple[str, Verdict]] = []
+        self._handed_out: list[tuple[str, Verdict]] = []
 
     def submit(self, key: str, gold: str, response: str) -> None:
         places = self._ranks.places
@@ -31,15 +31,16 @@ class SharedJudge:
     def ready(self) -> Sequence[tuple[str, Verdict]]:
         """The verdicts of this rank's share that are there; the others' come with `drain`."""
         found = self._own.ready()
-        self._verdicts += found
+        self._handed_out += found
         return found
 
     def drain(self) -> Sequence[tuple[str, Verdict]]:
-        """Every verdict since the last drain, of all ranks of the replica; also those that `ready` has given."""
-        self._verdicts += self._own.drain()
-        gathered = self._ranks.gather_in_replica(self._verdicts)
-        self._verdicts, self._submitted = [], 0
-        return [verdict for share in gathered for verdict in share]
+        """Every verdict since the last drain that `ready` has not handed out here, of all ranks of the replica."""
+        rest = self._own.drain()
+        shares = self._ranks.gather_in_replica([*self._handed_out, *rest])
+        place = self._ranks.rank % self._ranks.places.replica_size
+        self._handed_out, self._submitted = [], 0
+        return [verdict for other, share in enumerate(shares) for verdict in (rest if other == place else share)]
 
     def close(self) -> None:
         self._own.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import torch
@@ -200,8 +201,9 @@ def _evaluation(
     evaluator = Evaluator(config, roles, engine, judge, assets.chat)
 
     def run(step: int) -> Mapping[str, float | None]:
-        out = directory.evaluation / f"step-{step:06d}" if ranks.rank == 0 else None
-        return from_first(ranks, evaluator.run_all(out).metrics())
+        with TemporaryDirectory() as nowhere:
+            out = Path(nowhere) if ranks.rank else directory.evaluation / f"step-{step:06d}"
+            return from_first(ranks, evaluator.run_all(out).metrics())
 
     return run
 

@@ -87,8 +87,7 @@ def test_a_run_goes_on_with_other_questions(tmp_path):
     snapshot = newest_sound_snapshot(directory.snapshots, print)
     trainer = toy_trainer(changed(config, run={"dir": str(tmp_path), "collection_steps": 4}), problems=9)
     resumed = open_snapshot(snapshot, FINGERPRINT | {"problems": {"count": "9"}}, {"problems"})
-    trainer.load_state_dict(adapted_state(resumed, trainer.parts.game, trainer.parts.sampler))
-    trainer.parts.actor.load(snapshot / "actor")
+    trainer.restore(snapshot, adapted_state(resumed, trainer.parts.game, trainer.parts.sampler))
     trainer.watch.go_on_after(trainer.cursor.step, trainer.spent)
     with trainer.watch:
         trainer.run()

@@ -1,5 +1,7 @@
 """A toy run without Megatron or vLLM: the real loop, scheduler, streams and sampler over an engine made of hashes.
 
+Several ranks run as threads of one process (`toy_ranks.py`).
+
 The toy actor is one number that every update changes; the engine's tokens depend on that number, so a run that goes on
 wrongly after a stop shows in every later rollout.
 """
@@ -7,6 +9,7 @@ wrongly after a stop shows in every later rollout.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,9 +27,11 @@ from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.loop import Parts, Trainer
+from megatron_seirenes.trainer.ranks import ALONE, any_of_replica
 from megatron_seirenes.trainer.run_directory import RunDirectory
+from megatron_seirenes.trainer.shared_judge import shared_judge
 from megatron_seirenes.trainer.snapshot import newest_sound_snapshot, read_state
-from megatron_seirenes.trainer.watch import Watch
+from megatron_seirenes.trainer.watch import watch_of
 
 
 class ToyEngine:
@@ -83,23 +88,31 @@ class ToyJudge:
 
 
 class ToyActor:
-    def __init__(self):
+    """Its update is a sum over the sequences of all data-parallel ranks, exact in whatever order they are added."""
+
+    def __init__(self, ranks=ALONE):
         self.weight = 1.0
+        self.ranks = ranks
+        self.seen: list[tuple[str, ...]] = []
 
     def logprobs(self, sequences):
         return [SimpleNamespace(logprobs=tuple(-0.1 * (i + 1) for i in s.response_ids)) for s in sequences]
 
     def update(self, sequences, loss):
-        self.weight += sum(s.advantage * s.weight * sum(s.response_ids) for s in sequences) / 7
-        tokens = sum(len(s.response_ids) for s in sequences)
+        self.seen.append(tuple(s.name for s in sequences))
+        parts = [(s.advantage * s.weight * sum(s.response_ids), len(s.response_ids)) for s in sequences]
+        places, by_rank = self.ranks.places, self.ranks.gather(parts)
+        parts = [part for data in range(places.data_size) for part in by_rank[places.learners(data)[0]]]
+        self.weight += math.fsum(change for change, _ in parts) / 7
+        tokens = sum(count for _, count in parts)
         sums = {"tokens": float(tokens), "entropy": 1.0 * tokens, "ppo_kl": 0.0}
         return SimpleNamespace(loss=self.weight, grad_norm=1.0, sums=sums, tokens=tokens, skipped=False)
 
     def save(self, folder: Path) -> None:
-        (folder / "weight.json").write_text(json.dumps(self.weight))
+        (folder / f"weight-{self.ranks.rank}.json").write_text(json.dumps(self.weight))
 
     def load(self, folder: Path) -> None:
-        self.weight = json.loads((folder / "weight.json").read_text())
+        self.weight = json.loads((folder / "weight-0.json").read_text())
 
 
 class ToyRole:
@@ -135,20 +148,24 @@ def toy_config(folder: Path, **run) -> Config:
     )
 
 
-def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "seirenes", problems: int = 20) -> Trainer:
+def toy_trainer(
+    config: Config, stop=None, resume: bool = False, game: str = "seirenes", problems: int = 20, ranks=ALONE
+) -> Trainer:
     directory = RunDirectory.of(config)
-    directory.create()
+    if ranks.rank == 0:
+        directory.create()
+    ranks.gather(None)
     stages = {"R1": (4, 4), "R2": (2, 3), "R3": (4, 4)}
     streams = {"clean": 4, "adversary": 8, "robust": 4}
     overrides = {name: StreamOverrides(flush=flush, capacity=3 * flush) for name, flush in streams.items()}
     game = build_game(game, stages=stages, streams=overrides)
-    engine, actor, stop = ToyEngine(), ToyActor(), stop or StopAfter()
-    watch = Watch(config, directory, game, lambda ids: "".join(map(str, ids)))
+    engine, actor, stop = ToyEngine(), ToyActor(ranks), stop or StopAfter()
+    watch = watch_of(ranks, config, directory, game, lambda ids: "".join(map(str, ids)))
     scheduler = RolloutScheduler(
         game,
         {"reasoner": ToyRole(), "adversary": ToyRole()},
         {"shared": engine},
-        ToyJudge(),
+        shared_judge(ToyJudge(), ranks),
         lambda ids: "".join(map(str, ids)),
         run_seed=config.run.seed,
         temperature=1.0,
@@ -157,7 +174,7 @@ def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "se
         clock=watch.clock,
         on_span=watch.rollout_span,
         on_progress=watch.progress,
-        should_stop=lambda: stop.requested,
+        should_stop=lambda: any_of_replica(ranks, stop.requested),
     )
     pool = [Problem(f"q{i}", f"question {i}", str(i)) for i in range(problems)]
     parts = Parts(
@@ -169,6 +186,7 @@ def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "se
         engine=engine,
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
         policy_tensors=lambda: [("weight", torch.tensor(actor.weight, dtype=torch.float64))],
+        ranks=ranks,
     )
     trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}})
     if resume:
