@@ -114,7 +114,7 @@ class Trainer:
         self.stop = stop
         self.fingerprint = dict(fingerprint)
         self.clock = watch.clock
-        self.payloads = PayloadStore()
+        self.payloads = PayloadStore(with_behaviour=config.objective.correction != "none")
         self.cursor = Cursor(step=0)
         self.spent = Spent()
         self.row: Row = {}

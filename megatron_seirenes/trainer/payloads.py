@@ -28,19 +28,30 @@ from megatron_seirenes.errors import DataError, SeirenesError
 from megatron_seirenes.records import Group, GroupSummary, Rollout
 
 Key = tuple[str, str]
+ARRAYS: dict[str, type] = {
+    "prompt_ids": np.int32,
+    "response_ids": np.int32,
+    "old_logprobs": np.float64,
+    "reference_logprobs": np.float64,
+    "behaviour_logprobs": np.float64,
+}
+"""The arrays of a payload, in the order of its fields."""
+
 Integers = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """One rollout: what training needs beside its group's summary. `reference_logprobs` is empty without a KL term."""
+    """One rollout: what training needs beside its group's summary. `reference_logprobs` is empty without a KL term,
+    `behaviour_logprobs`, the engine's, when the objective does not correct for the engine."""
 
     rollout_id: str
     prompt_ids: Integers
     response_ids: Integers
     old_logprobs: Floats
     reference_logprobs: Floats
+    behaviour_logprobs: Floats
 
 
 def summary_of(group: Group, home: int) -> GroupSummary:
@@ -59,7 +70,7 @@ def summary_of(group: Group, home: int) -> GroupSummary:
     )
 
 
-def payloads_of(group: Group) -> tuple[Payload, ...]:
+def payloads_of(group: Group, with_behaviour: bool) -> tuple[Payload, ...]:
     """One payload a rollout, in order. Raises SeirenesError for log-probabilities that cannot be trained on."""
     reference = group.reference_logprobs or ((),) * len(group.rollouts)
     return tuple(
@@ -69,6 +80,7 @@ def payloads_of(group: Group) -> tuple[Payload, ...]:
             np.asarray(rollout.response_ids, np.int32),
             np.asarray(_checked(rollout, "behaviour", old), np.float64),
             np.asarray(_checked(rollout, "reference", known) if known else (), np.float64),
+            np.asarray(rollout.behaviour_logprobs if with_behaviour else (), np.float64),
         )
         for rollout, old, known in zip(group.rollouts, group.old_logprobs, reference, strict=True)
     )
@@ -89,9 +101,10 @@ def _checked(rollout: Rollout, kind: str, logprobs: Sequence[float]) -> Sequence
 
 
 class PayloadStore:
-    """The payloads of one replica's waiting groups."""
+    """The payloads of one replica's waiting groups; `with_behaviour` keeps the engine's log-probabilities too."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_behaviour: bool = False) -> None:
+        self._with_behaviour = with_behaviour
         self._groups: dict[Key, tuple[Payload, ...]] = {}
 
     def __len__(self) -> int:
@@ -100,7 +113,7 @@ class PayloadStore:
     def add(self, group: Group) -> None:
         """Keeps the payloads of a group with signal. Raises SeirenesError as `payloads_of` does."""
         if group.has_signal:
-            self._groups[group.stream, group.id] = payloads_of(group)
+            self._groups[group.stream, group.id] = payloads_of(group, self._with_behaviour)
 
     def keep_only(self, waiting: Iterable[GroupSummary]) -> None:
         """Forgets every group that is not waiting any more."""
@@ -129,12 +142,12 @@ class PayloadStore:
                 file,
                 index=np.frombuffer(json.dumps(index).encode(), np.uint8),
                 lengths=np.array(
-                    [[len(p.prompt_ids), len(p.response_ids), len(p.reference_logprobs)] for p in payloads], np.int64
-                ).reshape(-1, 3),
-                prompt_ids=_joined((p.prompt_ids for p in payloads), np.int32),
-                response_ids=_joined((p.response_ids for p in payloads), np.int32),
-                old_logprobs=_joined((p.old_logprobs for p in payloads), np.float64),
-                reference_logprobs=_joined((p.reference_logprobs for p in payloads), np.float64),
+                    [[len(getattr(payload, name)) for name in ARRAYS] for payload in payloads], np.int64
+                ).reshape(-1, len(ARRAYS)),
+                **{
+                    name: np.concatenate([np.empty(0, dtype), *(getattr(payload, name) for payload in payloads)])
+                    for name, dtype in ARRAYS.items()
+                },
             )
             file.flush()
             os.fsync(file.fileno())
@@ -161,10 +174,6 @@ def rehomed(streams: Mapping[str, Any], replicas: int) -> dict[str, Any]:
     return {**streams, "queues": queues}
 
 
-def _joined(arrays: Iterable[NDArray], dtype: type) -> NDArray:
-    return np.concatenate([np.empty(0, dtype), *arrays])
-
-
 def _read(path: Path) -> Mapping[Key, tuple[Payload, ...]]:
     try:
         with np.load(path, allow_pickle=False) as stored:
@@ -180,12 +189,6 @@ def _read(path: Path) -> Mapping[Key, tuple[Payload, ...]]:
 
 
 def _parts(arrays: Mapping[str, NDArray]) -> Iterator[tuple[NDArray, ...]]:
-    """The four arrays of each rollout, in order."""
-    prompts, responses, references = (np.cumsum(column)[:-1] for column in arrays["lengths"].T)
-    return zip(
-        np.split(arrays["prompt_ids"], prompts),
-        np.split(arrays["response_ids"], responses),
-        np.split(arrays["old_logprobs"], responses),
-        np.split(arrays["reference_logprobs"], references),
-        strict=True,
-    )
+    """The arrays of each rollout, in order of `ARRAYS`."""
+    bounds = [np.cumsum(column)[:-1] for column in arrays["lengths"].T]
+    return zip(*(np.split(arrays[name], ends) for name, ends in zip(ARRAYS, bounds, strict=True)), strict=True)

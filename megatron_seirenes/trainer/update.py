@@ -79,6 +79,7 @@ def _sequence(part: Part, payload: Payload) -> TrainingSequence:
         advantage=part.advantage,
         weight=part.weight,
         reference_logprobs=tuple(payload.reference_logprobs.tolist()),
+        behaviour_logprobs=tuple(payload.behaviour_logprobs.tolist()),
         name=payload.rollout_id,
     )
 

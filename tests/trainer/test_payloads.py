@@ -39,14 +39,14 @@ def test_a_summary_has_everything_but_tokens():
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_logprobs_that_are_not_finite_are_refused(value):
     with pytest.raises(SeirenesError, match="g/0: a behaviour log-probability is not finite"):
-        payloads_of(group("g", old=((-0.1, value), ())))
+        payloads_of(group("g", old=((-0.1, value), ())), False)
     with pytest.raises(SeirenesError, match="a reference log-probability is not finite"):
-        payloads_of(group("g", reference=((value, -0.1), ())))
+        payloads_of(group("g", reference=((value, -0.1), ())), False)
 
 
 def test_one_logprob_a_token():
     with pytest.raises(SeirenesError, match="1 behaviour log-probabilities for 2 response tokens"):
-        payloads_of(group("g", old=((-0.1,), ())))
+        payloads_of(group("g", old=((-0.1,), ())), False)
 
 
 def test_groups_without_signal_and_groups_that_left_are_not_kept():
@@ -60,7 +60,7 @@ def test_groups_without_signal_and_groups_that_left_are_not_kept():
 
 
 def test_what_is_stored_comes_back_to_the_bit(tmp_path):
-    store = PayloadStore()
+    store = PayloadStore(with_behaviour=True)
     values = (0.1 + 0.2, -1e-300)
     store.add(group("a", old=(values, ()), reference=((-0.0, -2.5), ())))
     store.add(group("b"))
@@ -72,6 +72,7 @@ def test_what_is_stored_comes_back_to_the_bit(tmp_path):
     found = back.of([summary_of(group("a"), 1)])["clean", "a", 0]
     assert found.rollout_id == "a/0" and found.old_logprobs.tolist() == list(values)
     assert str(found.reference_logprobs.tolist()) == "[-0.0, -2.5]" and found.response_ids.tolist() == [0, 1]
+    assert found.behaviour_logprobs.tolist() == [-0.1, -0.1]
     assert back.of([summary_of(group("b"), 1)])["clean", "b", 1].response_ids.tolist() == []
     back.load(tmp_path, replica=0, replicas=2)
     assert len(back) == 0
