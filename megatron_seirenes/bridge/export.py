@@ -30,11 +30,13 @@ def export_hf_folder(
 ) -> None:
     """Writes the weights of `modules` to `out`, with the configuration and tokenizer of the folder `source`.
 
-    Rank 0 writes; other ranks return at once. Raises UsageError for an unknown dtype or an `out` that is not ours,
-    DataError for a source without a readable config.json, MissingComponentError as `hf_tensors` does.
+    Collective; rank 0 writes. Raises UsageError for an unknown dtype or an `out` that is not ours,
+    DataError for a source without a readable config.json, and as `hf_tensors` does.
     """
     tensors = hf_tensors(modules, architecture, dtype=torch_dtype(dtype))
     if dist.is_initialized() and dist.get_rank() != 0:
+        for _ in tensors:
+            pass
         return
     source = Path(source)
     write_hf_folder(
