@@ -271,7 +271,7 @@ class EndpointSettings(Section):
 
     base_url: str | None = None
     model: str
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: str | None = "OPENAI_API_KEY"
     max_tokens: PositiveInt = 16_384
     temperature: NonNegative | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

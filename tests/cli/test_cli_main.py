@@ -131,13 +131,6 @@ def test_wrong_calls_exit_2_and_say_why(capsys: pytest.CaptureFixture[str], argu
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", [["attack", str(BASE)], ["audit", "runs/x"]])
-def test_what_is_not_built_says_so_and_exits_3(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
-    code, _, err = run(capsys, *command)
-    assert code == 3
-    assert f"{command[0]}: not built yet" in err
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
