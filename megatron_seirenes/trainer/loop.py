@@ -28,6 +28,7 @@ from megatron_seirenes.rollouts.scheduler import CollectionStopped, RolloutSched
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
 from megatron_seirenes.trainer.collect import Scores, credit_bundles, mismatch_metrics, rollouts_of, score
+from megatron_seirenes.trainer.disk import Disk
 from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspection, mismatch_fault
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.snapshot import Cursor, remove_old, write_snapshot
@@ -90,6 +91,7 @@ class Trainer:
         self.spent = Spent()
         self.row: Row = {}
         self.nonfinite = NonfiniteUpdates(config.faults.nonfinite_in_a_row)
+        self.disk = Disk(config.snapshot.on_failure, lambda text: self.watch.event(text))
         self._snapshot_seconds = 0.0
         self._synced = False
 
@@ -224,7 +226,7 @@ class Trainer:
         self.watch.step_done(self.row)
         self.row = {}
         if self.config.snapshot.every and step % self.config.snapshot.every == 0:
-            self._save()
+            self._save(must=False)
 
     def _step_totals(self) -> Row:
         parts, row = self.parts, self.row
@@ -258,23 +260,33 @@ class Trainer:
         if reason is not None:
             raise SeirenesError(f"{reason}. Everything before is saved in {self._save()}")
 
-    def _save(self) -> Path:
+    def _save(self, must: bool = True) -> Path:
+        """Saves a snapshot, or makes do without when the disk refuses and it need not be. Raises DiskRefused."""
+        path = self.directory.snapshots / self.cursor.name
+        with self.disk.guard(f"the snapshot {path}", "the one before is whole", always_stop=must):
+            self._write_snapshot()
+        return path
+
+    def _write_snapshot(self) -> None:
         if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
-            return self.directory.snapshots / self.cursor.name
+            return
         started = self.clock()
-        self.watch.settle()
         with self.watch.span("snapshot"):
-            path = write_snapshot(
+            write_snapshot(
                 self.directory.snapshots,
                 self.cursor,
                 self.state_dict(),
                 dump_config(self.config),
-                self.parts.actor.save,
+                self._save_parts,
             )
-        settings = self.config.snapshot
-        remove_old(self.directory.snapshots, settings.keep, settings.keep_every)
+        with self.disk.shrug("the removal of old snapshots"):
+            remove_old(self.directory.snapshots, self.config.snapshot.keep, self.config.snapshot.keep_every)
         self._snapshot_seconds += self.clock() - started
-        return path
+
+    def _save_parts(self, actor_folder: Path) -> None:
+        """Writes what a snapshot holds beside the loop's state; what it relies on is on the disk first."""
+        self.watch.settle()
+        self.parts.actor.save(actor_folder)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that remembers, as JSON-able data; the actor saves its own beside it."""

@@ -22,6 +22,7 @@ from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Bundle, Group
 from megatron_seirenes.rollouts.scheduler import Progress, RolloutSpan
 from megatron_seirenes.trainer.budget import Spent
+from megatron_seirenes.trainer.disk import Disk
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.update import Row
 
@@ -45,6 +46,7 @@ class Watch:
         self._sinks: list[RowSink] = []
         self._console: Console | None = None
         self._before = Spent()
+        self._disk = Disk(config.snapshot.on_failure, lambda text: self.event(text))
 
     def __enter__(self) -> Watch:
         return self
@@ -53,12 +55,16 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._flush_timeline()
+        with self._disk.shrug("the last rows of metrics"):
+            self._metrics.write_refused()
+        with self._disk.shrug("the last rollout records"):
+            self._records.close()
         self._metrics.close()
         for sink in self._sinks:
-            sink.close()
+            with self._disk.shrug("TensorBoard"):
+                sink.close()
         if self._console is not None:
             self._console.close()
-        self._records.close()
 
     def go_on_after(self, step: int, spent: Spent) -> None:
         """The run goes on after `step`: later rows are dropped, they will be lived again."""
@@ -123,20 +129,28 @@ class Watch:
         records = [
             rollout_records(bundle, by_problem.get(bundle.problem.id, {}), self._decode) for bundle in bundles
         ]
-        self._records.write(step, records)
+        with self._disk.guard("rollout records", "those of a step are lost"):
+            self._records.write(step, records)
 
     def settle(self) -> None:
-        """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it."""
+        """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it.
+
+        Raises OSError when the disk refuses.
+        """
         self._records.wait()
+        self._metrics.write_refused()
 
     def step_done(self, row: Row) -> None:
-        dropped = self._metrics.append(row)
+        dropped: tuple[str, ...] = ()
+        with self._disk.guard(f"the metrics of step {row['step']}", "they are written as soon as it takes them"):
+            dropped = self._metrics.append(row)
         if self._console is not None:
             self._console.end_step(row)
         if dropped:
             self.event(f"step {row['step']}: not finite, written as null: {', '.join(dropped)}")
         for sink in self._sinks:
-            sink.write(row)
+            with self._disk.shrug("TensorBoard"):
+                sink.write(row)
         self._flush_timeline()
 
     def finished(self, reason: str) -> None:
@@ -144,4 +158,5 @@ class Watch:
 
     def _flush_timeline(self) -> None:
         if self._timeline_file is not None:
-            self._timeline_file.append(self._timeline.drain())
+            with self._disk.shrug("the timeline"):
+                self._timeline_file.append(self._timeline.drain())
