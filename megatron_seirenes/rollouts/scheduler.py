@@ -55,6 +55,20 @@ class RolloutSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgingSpan:
+    """From handing one response to the judge until its verdict was seen, in seconds of the injected clock.
+
+    Verdicts are looked for between engine steps, so a span may end up to one engine step late.
+    """
+
+    request_id: str
+    problem_id: str
+    stage: str
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a collection is. `submitted` still grows while children may follow; `tokens` are generated ones."""
 
@@ -92,6 +106,7 @@ class RolloutScheduler:
         barrier: bool = False,
         clock: Callable[[], float] | None = None,
         on_span: Callable[[RolloutSpan], None] | None = None,
+        on_judged: Callable[[JudgingSpan], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_bundle: Callable[[Bundle], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -111,6 +126,7 @@ class RolloutScheduler:
         self.barrier = barrier
         self.clock = clock
         self.on_span = on_span
+        self.on_judged = on_judged
         self.on_progress = on_progress
         self.on_bundle = on_bundle
         self.should_stop = should_stop
@@ -146,6 +162,12 @@ class _Pending:
     start_seconds: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    request: Request
+    start_seconds: float | None
+
+
 class _Collection:
     """What one collection step remembers while it runs."""
 
@@ -164,7 +186,7 @@ class _Collection:
         self.rollouts: dict[str, list[Rollout]] = {problem.id: [] for problem in problems}
         self.finished = 0
         self.verdicts: dict[str, Verdict] = {}
-        self.judging: dict[str, str] = {}  # problem of each rollout that waits for its verdict
+        self.judging: dict[str, _Judging] = {}  # each rollout that waits for its verdict
         self.owed = dict.fromkeys(self.problems, 0)  # requests and verdicts that a problem's bundle still lacks
         self.refused: dict[str, str] = {}
         self.stall = StallDetector(owner.stalled_steps)
@@ -279,7 +301,7 @@ class _Collection:
         self._span(pending, rollout)
         problem = self.problems[request.problem_id]
         if self.stages[request.stage].judged:
-            self.judging[rollout.id] = problem.id
+            self.judging[rollout.id] = _Judging(request, self._now())
             self.owed[problem.id] += 1
             self.owner.judge.submit(rollout.id, problem.answer, rollout.text)
         followers = self._follow(rollout, problem)
@@ -290,7 +312,16 @@ class _Collection:
     def _hear(self, verdicts: Iterable[tuple[str, Verdict]]) -> None:
         for key, verdict in verdicts:
             self.verdicts[key] = verdict
-            self._settle(self.judging.pop(key))
+            judging = self.judging.pop(key)
+            self._judged(judging)
+            self._settle(judging.request.problem_id)
+
+    def _judged(self, judging: _Judging) -> None:
+        now, request = self._now(), judging.request
+        if self.owner.on_judged is not None and now is not None and judging.start_seconds is not None:
+            self.owner.on_judged(
+                JudgingSpan(request.id, request.problem_id, request.stage, judging.start_seconds, now)
+            )
 
     def _settle(self, problem_id: str) -> None:
         """One request or verdict less is owed to a problem; with the last one its bundle is complete."""

@@ -104,6 +104,7 @@ def _build(
     world = open_world(config, stack)
     judge = open_judge(config, stack)
     actor = open_actor(config, assets, world)
+    actor.report_micro_batches(watch.clock, watch.micro_batch_span)
     if config.objective.reference_kl > 0:
         actor.remember_reference()
     engine = open_engine(config, assets, world, stack)
@@ -143,6 +144,7 @@ def _scheduler(
         barrier=config.rollout.barrier,
         clock=watch.clock,
         on_span=watch.rollout_span,
+        on_judged=watch.judging_span,
         on_progress=watch.progress,
         should_stop=lambda: stop.requested,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.games.game import Game
@@ -20,11 +21,14 @@ from megatron_seirenes.observe.tensorboard import RowSink, TensorBoardSink, Wand
 from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile, steady_clock
 from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Bundle, Group
-from megatron_seirenes.rollouts.scheduler import Progress, RolloutSpan
+from megatron_seirenes.rollouts.scheduler import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.trainer.budget import Spent
 from megatron_seirenes.trainer.disk import Disk
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.update import Row
+
+if TYPE_CHECKING:
+    from megatron_seirenes.actor.forward import MicroBatchSpan
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -43,6 +47,7 @@ class Watch:
         self._timeline_file = TimelineFile(directory.timeline) if config.observe.timeline else None
         self._records = RecordWriter(directory.path)
         self._rollout_spans: list[Span] = []
+        self._judging_spans: list[Span] = []
         self._sinks: list[RowSink] = []
         self._console: Console | None = None
         self._before = Spent()
@@ -105,6 +110,7 @@ class Watch:
         if self._timeline_file is None or span.start_seconds is None or span.end_seconds is None:
             return
         args = {
+            "stage": span.stage,
             "problem": span.problem_id,
             "tokens": span.tokens,
             "submit_step": span.submit_step,
@@ -112,14 +118,26 @@ class Watch:
         }
         self._rollout_spans.append(Span(f"{span.stage} {span.request_id}", span.start_seconds, span.end_seconds, args))
 
+    def judging_span(self, span: JudgingSpan) -> None:
+        if self._timeline_file is not None:
+            args = {"stage": span.stage, "problem": span.problem_id}
+            self._judging_spans.append(Span(span.request_id, span.start_seconds, span.end_seconds, args))
+
+    def micro_batch_span(self, span: MicroBatchSpan) -> None:
+        if self._timeline_file is not None:
+            name = "train" if span.training else "score"
+            args = {"tokens": span.tokens, "sequences": span.sequences}
+            self._timeline.add(name, "micro-batch", span.start_seconds, span.end_seconds, "micro-batches", args)
+
     def progress(self, progress: Progress) -> None:
         if self._console is not None:
             self._console.progress(progress.finished, progress.submitted, progress.tokens)
 
     def bundles_collected(self, step: int, bundles: Sequence[Bundle], groups: Mapping[str, Sequence[Group]]) -> None:
-        """Writes the step's rollout records and puts its rollouts on the timeline."""
-        self._timeline.add_overlapping("rollout", "rollout", self._rollout_spans)
-        self._rollout_spans.clear()
+        """Writes the step's rollout records and puts its rollouts and their judging on the timeline."""
+        for category, spans in (("rollout", self._rollout_spans), ("judging", self._judging_spans)):
+            self._timeline.add_overlapping(category, category, spans)
+            spans.clear()
         if not self._config.observe.rollouts:
             return
         by_problem: dict[str, dict[str, list[Group]]] = {}
