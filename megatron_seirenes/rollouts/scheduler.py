@@ -27,6 +27,7 @@ from megatron_seirenes.errors import DataError, SeirenesError
 from megatron_seirenes.games.game import Game, Stage
 from megatron_seirenes.records import Bundle, Problem, Request, Rollout, Verdict
 from megatron_seirenes.rollouts.engine import Completion, Engine
+from megatron_seirenes.rollouts.progress import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.rollouts.requests import Drawing, RoleLike, build_requests, queue_order
 from megatron_seirenes.rollouts.stall import StallDetector
 from megatron_seirenes.verifier.protocol import Judge
@@ -34,50 +35,6 @@ from megatron_seirenes.verifier.protocol import Judge
 
 class CollectionStopped(Exception):
     """The collection was told to stop; its requests were dropped and nothing of it remains."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutSpan:
-    """When one rollout lived: in engine steps of its collection, and in seconds of the injected clock.
-
-    `submit_step` counts the engine steps done before it was queued, `end_step` is the step in which it ended: a
-    rollout of n tokens that never waits has `end_step - submit_step == n`. Seconds are None without a clock.
-    """
-
-    request_id: str
-    problem_id: str
-    stage: str
-    submit_step: int
-    end_step: int
-    start_seconds: float | None
-    end_seconds: float | None
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class JudgingSpan:
-    """From handing one response to the judge until its verdict was seen, in seconds of the injected clock.
-
-    Verdicts are looked for between engine steps, so a span may end up to one engine step late.
-    """
-
-    request_id: str
-    problem_id: str
-    stage: str
-    start_seconds: float
-    end_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a collection is. `submitted` still grows while children may follow; `tokens` are generated ones."""
-
-    step: int
-    engine_steps: int
-    submitted: int
-    finished: int
-    judged: int
-    tokens: int
 
 
 class RolloutScheduler:

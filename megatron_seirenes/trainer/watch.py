@@ -21,7 +21,7 @@ from megatron_seirenes.observe.tensorboard import RowSink, TensorBoardSink, Wand
 from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile, steady_clock
 from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Bundle, Group
-from megatron_seirenes.rollouts.scheduler import JudgingSpan, Progress, RolloutSpan
+from megatron_seirenes.rollouts.progress import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.trainer.budget import Spent
 from megatron_seirenes.trainer.disk import Disk
 from megatron_seirenes.trainer.run_directory import RunDirectory
