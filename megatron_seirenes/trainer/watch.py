@@ -149,6 +149,8 @@ class Watch:
         ]
         with self._disk.guard("rollout records", "those of a step are lost"):
             self._records.write(step, records)
+        if self._console is not None and records:
+            self._console.bundle(records[-1])
 
     def settle(self) -> None:
         """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it.
