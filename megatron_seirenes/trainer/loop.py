@@ -3,7 +3,7 @@
 The loop is a cursor over phases: collection, then one turn for each stream in the game's order, then the sync. Whatever
 has memory is in `state_dict`, the half-filled metrics row included, so a snapshot taken between two phases goes on
 exactly where it stood. A stop that arrives during collection drops the partial step: sampler and streams return to
-their state before it.
+their state before it. One that arrives during an evaluation is obeyed there, and the evaluation goes on later.
 
 The loop knows no game by name and reads the clock for metrics only.
 """
@@ -29,6 +29,7 @@ from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
 from megatron_seirenes.trainer.collect import Scores, credit_bundles, mismatch_metrics, rollouts_of, score
 from megatron_seirenes.trainer.disk import Disk
+from megatron_seirenes.trainer.health import Health
 from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspection, mismatch_fault
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.snapshot import Cursor, remove_old, write_snapshot
@@ -79,12 +80,14 @@ class Trainer:
         watch: Watch,
         stop: StopRequest,
         fingerprint: Mapping[str, dict[str, str]],
+        health: Health,
     ):
         self.config = config
         self.parts = parts
         self.directory = directory
         self.watch = watch
         self.stop = stop
+        self.health = health
         self.fingerprint = dict(fingerprint)
         self.clock = watch.clock
         self.cursor = Cursor(step=0)
@@ -134,6 +137,7 @@ class Trainer:
         self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(_TIMES, 0.0)
         problems = parts.sampler.next_batch()
         self.watch.step_begins(step)
+        self.health.beat("rollout", step)
         try:
             with self._timed("rollout"):
                 bundles = parts.scheduler.collect(problems, step, live_stages(parts.game, suspended))
@@ -142,7 +146,7 @@ class Trainer:
             self._save_and_stop()
         rollouts = rollouts_of(bundles)
         parts.engine.sleep()
-        with self._timed("train"):
+        with self._timed("train", "scoring"):
             scores = score(parts.actor, rollouts, reference_needed=self.config.objective.reference_kl > 0)
         self.row |= mismatch_metrics(rollouts, scores)
         if fault := mismatch_fault(self.row, self.config.faults.mismatch_limit):
@@ -166,6 +170,7 @@ class Trainer:
         for bundle in bundles:
             parts.sampler.observe(bundle.problem.id, parts.game.mastered(bundle))
         self.row |= collection_metrics(parts.game, bundles)
+        self.row["rollout/inexact"] = int(parts.scheduler.regenerations > 0)
         self.row["time/judge_wait"] = parts.scheduler.judge_wait_seconds
         self.spent.generated_tokens += sum(len(rollout.response_ids) for rollout in rollouts_of(bundles))
         self.watch.bundles_collected(step, bundles, groups)
@@ -179,7 +184,7 @@ class Trainer:
             if groups is None:
                 return
             sequences = training_sequences(parts.game, stream, groups, self.config.objective)
-            with self._timed("train"):
+            with self._timed("train", f"training {stream.name}"):
                 report = parts.actor.update(sequences, parts.losses[stream.name])
             if report.skipped:
                 self._note_skipped(stream, report, sequences)
@@ -216,11 +221,14 @@ class Trainer:
 
     def _close_step(self) -> None:
         parts, step = self.parts, self.cursor.step + 1
-        self.cursor = Cursor(step)
         every = self.config.evaluation.every
         if parts.evaluate is not None and every and step % every == 0:
-            with self._timed("evaluation"):
-                self.row |= parts.evaluate(step)
+            try:
+                with self._timed("evaluation"):
+                    self.row |= parts.evaluate(step)
+            except CollectionStopped:
+                self._save_and_stop()
+        self.cursor = Cursor(step)
         self.row |= self._step_totals()
         self.spent.seconds += float(self.row["time/step"] or 0.0)
         self.watch.step_done(self.row)
@@ -271,7 +279,7 @@ class Trainer:
         if (self.directory.snapshots / self.cursor.name / "COMPLETE").exists():
             return
         started = self.clock()
-        with self.watch.span("snapshot"):
+        with self._phase("snapshot"):
             write_snapshot(
                 self.directory.snapshots,
                 self.cursor,
@@ -310,12 +318,20 @@ class Trainer:
         self.parts.streams.load_state_dict(state["streams"])
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _timed(self, name: str, phase: str | None = None) -> Iterator[None]:
+        """A phase whose time counts as `time/{name}`."""
         started = self.clock()
-        with self.watch.span(name):
+        with self._phase(phase or name):
             yield
         key = f"time/{name}"
         self.row[key] = (self.row.get(key) or 0.0) + self.clock() - started
+
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self.health.beat(name)
+        with self.watch.span(name):
+            yield
 
 
 _PARTS_OF_A_STEP = ("rollout", "train", "sync", "evaluation")

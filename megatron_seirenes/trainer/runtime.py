@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from megatron_seirenes.config.schema import Config
@@ -27,7 +28,7 @@ def open_world(config: Config, stack: ExitStack) -> World:
     """Joins the launcher's world or makes one of one. Raises UsageError, and MissingComponentError for more ranks."""
     from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
-    world = start_distributed(config.parallel)
+    world = start_distributed(config.parallel, timeout=timedelta(minutes=config.faults.collective_minutes))
     stack.callback(stop_distributed)
     if world.size > 1:
         raise MissingComponentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,7 +18,7 @@ from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.role import Roles
 from megatron_seirenes.rollouts.engine import Engine
-from megatron_seirenes.rollouts.scheduler import RolloutScheduler
+from megatron_seirenes.rollouts.scheduler import Progress, RolloutScheduler
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.assembly import (
     PolicyAssets,
@@ -27,6 +28,7 @@ from megatron_seirenes.trainer.assembly import (
     load_problems,
     open_policy,
 )
+from megatron_seirenes.trainer.health import Health
 from megatron_seirenes.trainer.loop import Evaluate, Parts, Trainer
 from megatron_seirenes.trainer.resume import (
     Resumption,
@@ -44,6 +46,9 @@ from megatron_seirenes.trainer.runtime import launched_processes, open_actor, op
 from megatron_seirenes.trainer.signals import StopListener
 from megatron_seirenes.trainer.watch import Watch
 from megatron_seirenes.verifier.protocol import Judge
+
+if TYPE_CHECKING:
+    from megatron_seirenes.actor.forward import MicroBatchSpan
 
 
 def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) -> None:
@@ -68,8 +73,9 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
         watch = stack.enter_context(Watch(config, directory, game, assets.tokenizer.decode))
-        parts = _build(config, directory, game, roles, problems, assets, watch, stop, stack)
-        trainer = Trainer(config, parts, directory, watch, stop, fingerprint)
+        health = Health(directory.heartbeat, directory.logs, 0, config.faults.hung_minutes, watch.event)
+        parts = _build(config, directory, game, roles, problems, assets, watch, stop, health, stack)
+        trainer = Trainer(config, parts, directory, watch, stop, fingerprint, health)
         if resumed is not None:
             _go_on(trainer, resumed)
         elif started:
@@ -77,6 +83,7 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
         watch.begin()
         if resumed is not None or started:
             watch.event(started or f"going on from {snapshot}")
+        stack.enter_context(health)
         try:
             reason = trainer.run()
         except StoppedBySignal as stopped:
@@ -95,16 +102,21 @@ def _build(
     assets: PolicyAssets,
     watch: Watch,
     stop: StopListener,
+    health: Health,
     stack: ExitStack,
 ) -> Parts:
     from megatron_seirenes.bridge.gather import hf_tensors
+
+    def micro_batch_ran(span: MicroBatchSpan) -> None:
+        health.beat()
+        watch.micro_batch_span(span)
 
     first = {stage.role for stage in game.stages if stage.parent is None}
     check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
     world = open_world(config, stack)
     judge = open_judge(config, stack)
     actor = open_actor(config, assets, world)
-    actor.report_micro_batches(watch.clock, watch.micro_batch_span)
+    actor.report_micro_batches(watch.clock, micro_batch_ran)
     if config.objective.reference_kl > 0:
         actor.remember_reference()
     engine = open_engine(config, assets, world, stack)
@@ -112,12 +124,12 @@ def _build(
         game=game,
         sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, config.problems.mastery),
         streams=Streams(game),
-        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop),
+        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop, health),
         actor=actor,
         engine=engine,
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
         policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
-        evaluate=_evaluation(config, roles, engine, judge, assets, directory),
+        evaluate=_evaluation(config, roles, engine, judge, assets, directory, stop, health),
     )
 
 
@@ -130,7 +142,12 @@ def _scheduler(
     assets: PolicyAssets,
     watch: Watch,
     stop: StopListener,
+    health: Health,
 ) -> RolloutScheduler:
+    def on_progress(progress: Progress) -> None:
+        health.beat("judging" if progress.finished == progress.submitted else "rollout")
+        watch.progress(progress)
+
     return RolloutScheduler(
         game,
         roles,
@@ -145,20 +162,34 @@ def _scheduler(
         clock=watch.clock,
         on_span=watch.rollout_span,
         on_judged=watch.judging_span,
-        on_progress=watch.progress,
+        on_progress=on_progress,
         should_stop=lambda: stop.requested,
+        stalled_steps=config.faults.stalled_steps,
+        max_regenerations=config.faults.regenerations,
+        on_stall=watch.event,
     )
 
 
 def _evaluation(
-    config: Config, roles: Roles, engine: Engine, judge: Judge, assets: PolicyAssets, directory: RunDirectory
+    config: Config,
+    roles: Roles,
+    engine: Engine,
+    judge: Judge,
+    assets: PolicyAssets,
+    directory: RunDirectory,
+    stop: StopListener,
+    health: Health,
 ) -> Evaluate | None:
     """Evaluates the configured benchmarks with the trainer's own engine; None when training is not evaluated."""
     if not config.evaluation.every or not config.evaluation.benchmarks:
         return None
     from megatron_seirenes.evaluation.benchmarks import Evaluator
 
-    evaluator = Evaluator(config, roles, engine, judge, assets.chat)
+    def should_stop() -> bool:
+        health.beat()
+        return stop.requested
+
+    evaluator = Evaluator(config, roles, engine, judge, assets.chat, should_stop=should_stop)
     return lambda step: evaluator.run_all(directory.evaluation / f"step-{step:06d}").metrics()
 
 

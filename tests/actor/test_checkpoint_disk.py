@@ -1,4 +1,4 @@
-"""Megatron-Core's checkpoint on a disk that fills up, is read-only, or broken: an OSError or a DataError, never half."""
+"""Megatron-Core's checkpoint on a disk that fills up, is read-only, or broken: OSError or DataError."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from megatron_seirenes.actor.actor import Actor
 from megatron_seirenes.errors import DataError
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
-from small_disk import fill, make_read_only, make_writable, small_disk  # noqa: E402
+from small_disk import fill, make_read_only, make_writable, small_disk
 
 
 @pytest.mark.faults

