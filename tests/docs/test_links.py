@@ -105,6 +105,12 @@ def test_every_page_is_in_the_index() -> None:
             and page != index and page not in linked] == []
 
 
+def test_every_room_is_in_the_design() -> None:
+    rooms = sorted(path.parent.name for path in (REPOSITORY / "megatron_seirenes").glob("*/__init__.py"))
+    design = text(REPOSITORY / "docs" / "design.md")
+    assert [room for room in rooms if f"| `{room}/` |" not in design] == []
+
+
 def test_the_readme_is_read_by_the_checks_above() -> None:
     """A check that finds nothing to check would never fail."""
     readme = REPOSITORY / "README.md"
