@@ -1,5 +1,6 @@
 # make test        everything but the slow tests          make lint        ruff and mypy
 # make test-slow   the slow tests alone                   make quickstart  the whole road on this machine
+# make test-faults kills, full disks, fuzzed input: half an hour
 # make test-browser  the report in a real browser; Chromium must be there (apt install chromium)
 #
 # Each makes .venv first, once, from Python 3.12, and again when a requirement file changes. An interrupted set-up is
@@ -17,15 +18,18 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: setup test test-slow test-browser lint quickstart clean
+.PHONY: setup test test-slow test-faults test-browser lint quickstart clean
 
 setup: $(READY)
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not browser" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not browser and not faults" $(PYTEST_ARGS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-faults: $(READY)
+	$(BIN)/python -m pytest -m faults -s $(PYTEST_ARGS)
 
 test-browser: $(READY)
 	$(PIP) install -r requirements/browser.txt

@@ -14,7 +14,7 @@ Refuses sequences without a prompt, and token ids that the engine could not have
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from megatron_seirenes.actor.batch import MicroBatch, check_sequences, make_micro_batches
 from megatron_seirenes.actor.checkpoint import load_checkpoint, save_checkpoint
-from megatron_seirenes.actor.forward import Runner
+from megatron_seirenes.actor.forward import MicroBatchSpan, Runner, Stopwatch
 from megatron_seirenes.actor.logprobs import LogprobOptions
 from megatron_seirenes.actor.model import build_modules, transformer_config
 from megatron_seirenes.actor.optimizer import ActorOptimizer, wrap_data_parallel
@@ -65,6 +65,10 @@ class Actor:
                 virtual_pipeline=config.parallel.virtual_pipeline,
             )
         self._reference: list[Tensor] | None = None
+
+    def report_micro_batches(self, clock: Callable[[], float], report: Callable[[MicroBatchSpan], None]) -> None:
+        """From now on `report` is told when each micro-batch of this rank ran, by `clock`."""
+        self._runner.stopwatch = Stopwatch(clock, report)
 
     @property
     def updates(self) -> int:

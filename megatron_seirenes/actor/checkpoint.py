@@ -16,8 +16,11 @@ Refuses a folder that holds no complete checkpoint, and a Megatron-Core that the
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.metadata
+import pickle
 import queue
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,20 +32,32 @@ from megatron.core.dist_checkpointing.core import CheckpointingException
 from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.transformer.module import MegatronModule
+from torch.distributed.checkpoint.api import CheckpointException
 
 from megatron_seirenes.actor.optimizer import ActorOptimizer
 from megatron_seirenes.errors import DataError, MissingComponentError
 
 SUPPORTED_MEGATRON = ("0.19.2",)
 
+_UNREADABLE = (OSError, EOFError, KeyError, ValueError, RuntimeError, pickle.UnpicklingError)
+"""What reading a file that is torn, empty or not a checkpoint raises."""
+
 
 def save_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: ActorOptimizer) -> None:
-    """Writes a checkpoint into `folder`. Collective; call within the actor scope."""
+    """Writes a checkpoint into `folder`. Collective; call within the actor scope.
+
+    Raises OSError when the disk refuses, on every rank.
+    """
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
     dist.barrier()
-    with _writing_in_this_process():
-        dist_checkpointing.save(_state(modules, optimizer, is_loading=False), str(folder))
+    try:
+        with _writing_in_this_process():
+            dist_checkpointing.save(_state(modules, optimizer, is_loading=False), str(folder))
+    except CheckpointException as error:  # a BaseException, which names the class of the fault at the most
+        reason = str(error).strip().splitlines()[-1]
+        free = shutil.disk_usage(folder).free
+        raise OSError(errno.EIO, f"{reason}; {free:,} bytes are free there", str(folder)) from None
 
 
 def load_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: ActorOptimizer) -> None:
@@ -52,8 +67,9 @@ def load_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: 
     """
     try:
         state = dist_checkpointing.load(_state(modules, optimizer, is_loading=True), str(folder))
-    except (CheckpointingException, FileNotFoundError, KeyError) as error:
-        raise DataError(f"{folder}: cannot be loaded as a checkpoint of this actor: {error}") from error
+    except (CheckpointingException, CheckpointException, *_UNREADABLE) as error:
+        reason = (str(error).strip() or repr(error)).splitlines()[-1]
+        raise DataError(f"{folder}: cannot be loaded as a checkpoint of this actor: {reason}") from error
     for name, module in zip(_model_names(modules), modules, strict=True):
         module.load_state_dict(state[name])
     _restore_step_zero(state["optimizer"])

@@ -8,6 +8,7 @@ accumulation stay Megatron-Core's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,6 +25,37 @@ from megatron_seirenes.actor.batch import MicroBatch, make_micro_batch
 from megatron_seirenes.actor.logprobs import LogprobOptions, token_logprobs
 
 LossOf = Callable[[MicroBatch, Tensor], tuple[Tensor, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchSpan:
+    """A micro-batch in seconds of the clock: from its forward to the next one's, or to the end of the pass.
+
+    Without a pipeline that is its forward and, in training, its backward. On a GPU it is the time that launching took.
+    """
+
+    training: bool
+    tokens: int
+    sequences: int
+    start_seconds: float
+    end_seconds: float
+
+
+class Stopwatch:
+    """Reports the span of each micro-batch of a pass."""
+
+    def __init__(self, clock: Callable[[], float], report: Callable[[MicroBatchSpan], None]):
+        self._clock = clock
+        self._report = report
+        self._running: tuple[MicroBatch, float] | None = None
+
+    def lap(self, batch: MicroBatch | None, training: bool) -> None:
+        """`batch` begins now, and the one before has ended; None ends the pass."""
+        now = self._clock()
+        if self._running is not None:
+            before, start = self._running
+            self._report(MicroBatchSpan(training, before.tokens.shape[1], len(before.members), start, now))
+        self._running = None if batch is None else (batch, now)
 
 
 def score_responses(
@@ -55,6 +87,7 @@ class Runner:
         self.alignment = alignment
         self.device = device
         self.virtual_pipeline = virtual_pipeline
+        self.stopwatch: Stopwatch | None = None
 
     @torch.no_grad()
     def scores(self, modules: Sequence[torch.nn.Module], batches: Sequence[MicroBatch]) -> list[Tensor]:
@@ -88,6 +121,8 @@ class Runner:
     ) -> list[Any]:
         def step(batches_left: Iterator[MicroBatch], model: torch.nn.Module) -> tuple[Tensor, Callable[..., Any]]:
             batch = next(batches_left)
+            if self.stopwatch is not None:
+                self.stopwatch.lap(batch, training=not forward_only)
             output = model(
                 input_ids=batch.tokens,
                 position_ids=batch.positions,
@@ -100,7 +135,7 @@ class Runner:
 
         longest = max(batch.tokens.shape[1] for batch in batches)
         several = len(modules) > 1
-        return get_forward_backward_func()(
+        results = get_forward_backward_func()(
             forward_step_func=step,
             data_iterator=[iter(batches) for _ in modules] if several else iter(batches),
             model=list(modules) if several else modules[0],
@@ -110,6 +145,9 @@ class Runner:
             forward_only=forward_only,
             collect_non_loss_data=forward_only,
         )
+        if self.stopwatch is not None:
+            self.stopwatch.lap(None, training=not forward_only)
+        return results
 
     def _filled(self, batches: Sequence[MicroBatch]) -> list[MicroBatch]:
         count = max(1, len(batches))

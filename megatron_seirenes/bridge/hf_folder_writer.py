@@ -110,7 +110,11 @@ def _write_shards(folder: Path, tensors: Iterable[tuple[str, torch.Tensor]], max
     shard: dict[str, torch.Tensor] = {}
 
     def flush() -> None:
-        save_file(shard, folder / f"shard-{len(shards)}", metadata={"format": "pt"})
+        path = folder / f"shard-{len(shards)}"
+        path.touch()
+        mode = path.stat().st_mode  # that of any new file; safetensors leaves one that its owner alone may read
+        save_file(shard, path, metadata={"format": "pt"})
+        path.chmod(mode)
         shards.append(list(shard))
         shard.clear()
 

@@ -1,16 +1,17 @@
-"""`seirenes attack`: hints of one policy against another. Not built yet."""
+"""`seirenes attack`: one policy's hints against another model."""
 
 from __future__ import annotations
 
 from megatron_seirenes.cli.arguments import ConfigFile, Overrides
-from megatron_seirenes.errors import MissingComponentError
 
-EXAMPLE = "seirenes attack yaml_configs/qwen3_4b.yaml model.path=runs/first/policy"
+EXAMPLE = "seirenes attack yaml_configs/attack.yaml model.path=runs/first/policy"
 
 
 def attack(file: ConfigFile, overrides: Overrides = None) -> None:
-    """Attack one policy with the hints of another (not built yet)."""
-    raise MissingComponentError(
-        "attack: not built yet. The policy's own hints can be measured with `seirenes evaluate` "
-        "(evaluation.benchmarks.NAME.distractors.kind: policy)"
-    )
+    """Attack a local model or an OpenAI-compatible endpoint with the hints of a policy: avg@3 clean, hinted, Δ."""
+    from megatron_seirenes.config.loading import load_config
+
+    loaded = load_config(file, overrides or ())
+    from megatron_seirenes.evaluation.attack import attack as run
+
+    run(loaded)

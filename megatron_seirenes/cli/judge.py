@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from megatron_seirenes.cli.arguments import Overrides
 from megatron_seirenes.errors import DataError, UsageError
 
 EXAMPLE = r"seirenes judge --gold '\frac{1}{2}' --answer 'so it is \boxed{0.5}'"
@@ -21,16 +22,20 @@ def judge(
     file: Annotated[
         Path | None, typer.Option(metavar="PAIRS.jsonl", help="Many: an object with gold and answer a line.")
     ] = None,
+    overrides: Overrides = None,
 ) -> None:
-    """Judge answers; prints {"correct", "extracted", "reason", "seconds"} a line."""
+    """Judge answers; prints {"correct", "extracted", "reason", "seconds"} a line.
+
+    Options of the judge are given as in a configuration: verifier.extraction=choice.
+    """
     if (file is None) == (gold is None and answer is None) or (file is None and (gold is None or answer is None)):
         raise UsageError("judge: give --gold and --answer, or --file; nothing else fits together")
-    from megatron_seirenes.config.schema import VerifierSection
+    from megatron_seirenes.config.loading import config_of_overrides
     from megatron_seirenes.verifier.judge import judge_pairs
 
     pairs = _pairs(file) if file is not None else [(gold or "", answer or "")]
-    for verdict in judge_pairs(pairs, VerifierSection()):
-        print(json.dumps(asdict(verdict), ensure_ascii=False), flush=True)
+    for verdict in judge_pairs(pairs, config_of_overrides(overrides or ()).verifier):
+        print(json.dumps(asdict(verdict)), flush=True)
 
 
 def _pairs(file: Path) -> Iterator[tuple[str, str]]:

@@ -20,9 +20,9 @@ POLICY = "shared"
 DEEPEST_KEY = 16
 
 
-def read_layers(path: Path, overrides: Sequence[str]) -> Layer:
-    """Everything that `path`, the files it extends and `overrides` say, merged into one layer."""
-    layer = _read_file(path, ())
+def read_layers(path: Path | None, overrides: Sequence[str]) -> Layer:
+    """Everything that `path`, the files it extends and `overrides` say, merged into one layer; overrides alone without."""
+    layer = _read_file(path, ()) if path is not None else Layer(data={})
     _merge_layer(layer, _read_overrides(overrides))
     return layer
 

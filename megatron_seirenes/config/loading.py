@@ -29,6 +29,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return _check(read_layers(Path(path), overrides), str(path))
 
 
+def config_of_overrides(overrides: Sequence[str]) -> Config:
+    """The defaults under `KEY=VALUE` overrides, without a file. Raises ConfigError with every fault."""
+    return _check(read_layers(None, overrides), "command line")
+
+
 def build_config(data: Mapping[str, Any], source: str = "configuration") -> Config:
     """The configuration that a mapping of plain data describes. Raises ConfigError with every fault."""
     return _check(Layer(dict(data)), source)

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.evaluation.answers import AnswerFile, Record
+from megatron_seirenes.evaluation.answers import AnswerFile, Provenance, Record
+from megatron_seirenes.evaluation.extraction import ExtractingJudge
+from megatron_seirenes.evaluation.identity import digest
 from megatron_seirenes.games.game import Ask, Expand, Game, Stage
 from megatron_seirenes.games.registry import default_game, game_names
 from megatron_seirenes.records import Bundle, Problem, Rollout
@@ -21,6 +25,7 @@ from megatron_seirenes.roles.chat import ChatFormat
 from megatron_seirenes.roles.role import Roles
 from megatron_seirenes.rollouts.engine import Engine
 from megatron_seirenes.rollouts.scheduler import RolloutScheduler
+from megatron_seirenes.verifier.extraction import POLICIES
 from megatron_seirenes.verifier.protocol import Judge
 
 ANSWER, HINT = "answer", "hint"
@@ -30,8 +35,9 @@ ANSWER, HINT = "answer", "hint"
 class Round:
     """Questions that are asked `samples` times each.
 
-    `hints` stand beside the questions, by question id; `own_hint_tokens` asks the policy's own Adversary for them
-    instead, at most so many tokens long. Null limits are those of the configured game.
+    `hints` stand beside the questions, by question id; `own_hint` asks the policy's own Adversary for them instead, at
+    most `own_hint_tokens` long. Null limits are those of the configured game; `extraction` is the round's own way of
+    finding answers.
     """
 
     name: str
@@ -42,6 +48,7 @@ class Round:
     hints: Mapping[str, str] | None = None
     own_hint: bool = False
     own_hint_tokens: int | None = None
+    extraction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +65,71 @@ def ask(
     policy: Policy,
     judge: Judge,
     questions: Round,
-    answers: AnswerFile,
+    path: Path,
+    made_by: Provenance | None = None,
+    *,
     should_stop: Callable[[], bool] | None = None,
 ) -> dict[str, list[Record]]:
-    """The answers to every question, by question id in the order of the round; only what is missing is asked.
+    """The answers to every question, by question id in the order of the round, kept at `path` as they come.
 
-    Raises CollectionStopped when told to stop: what was finished until then is kept. Raises DataError for a question
-    that does not fit the prompt.
+    With `made_by` (what the policy is) answers that stand at `path` are not asked for again. Raises UsageError when
+    those were made with something else, CollectionStopped when told to stop (what was finished until then is kept) and
+    DataError for a question that does not fit the prompt.
     """
+    game = round_game(policy.config, questions)
+    records = partial(bundle_records, hints=questions.hints or {})
+    if questions.extraction is not None:
+        judge = ExtractingJudge(judge, POLICIES[questions.extraction])
+    return _play(policy, judge, game, questions, _file(policy, game, questions, path, made_by), records, should_stop)
+
+
+def ask_for_hints(
+    policy: Policy,
+    judge: Judge,
+    questions: Round,
+    path: Path,
+    made_by: Provenance | None = None,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+) -> dict[str, list[Record]]:
+    """One hint a question from the policy as Adversary, as `ask`; a refused or empty one has null `sample`."""
+    stage = hinting_stage(policy.config)
+    limit = questions.own_hint_tokens or token_limit(policy.config, stage)
+    game = _stages_alone(questions.name, Stage(HINT, stage.role, 1, limit, judged=False))
+    records = partial(hint_records, refuse=policy.roles[stage.role].admit)
+    return _play(policy, judge, game, questions, _file(policy, game, questions, path, made_by), records, should_stop)
+
+
+def _file(policy: Policy, game: Game, questions: Round, path: Path, made_by: Provenance | None) -> AnswerFile:
+    """The round's file, which knows everything that its answers depend on."""
+    if made_by is None:
+        return AnswerFile(path, questions.samples)
+    evaluation, verifier = policy.config.evaluation, policy.config.verifier
+    texts = (text for problem in questions.problems for text in (problem.id, problem.question, problem.answer))
+    hints = questions.hints
+    made_with = {
+        **made_by,
+        "questions": digest(texts),
+        "hints": None if hints is None else digest(part for pair in sorted(hints.items()) for part in pair),
+        "prompts": digest(repr(policy.roles[stage.role].prompt) for stage in game.stages),
+        "samples": questions.samples,
+        "tokens": [stage.max_tokens for stage in game.stages],
+        "sampling": [evaluation.temperature, evaluation.top_p, questions.seed],
+        "verifier": {**verifier.equality.model_dump(), "extraction": questions.extraction or verifier.extraction},
+    }
+    return AnswerFile(path, questions.samples, made_with)
+
+
+def _play(
+    policy: Policy,
+    judge: Judge,
+    game: Game,
+    questions: Round,
+    answers: AnswerFile,
+    records: Callable[[Bundle], list[Record]],
+    should_stop: Callable[[], bool] | None,
+) -> dict[str, list[Record]]:
     config = policy.config
-    game = round_game(config, questions)
     scheduler = RolloutScheduler(
         game,
         policy.roles,
@@ -78,7 +140,7 @@ def ask(
         temperature=config.evaluation.temperature,
         top_p=config.evaluation.top_p,
         max_prompt_tokens=config.rollout.max_prompt_tokens,
-        on_bundle=lambda bundle: answers.add(bundle.problem.id, bundle_records(bundle, questions.hints or {})),
+        on_bundle=lambda bundle: answers.add(bundle.problem.id, records(bundle)),
         should_stop=should_stop,
     )
     missing = [problem for problem in questions.problems if problem.id not in answers.done]
@@ -101,9 +163,13 @@ def round_game(config: Config, questions: Round) -> Game:
     else:
         expand = None if questions.hints is None else _with_hints(questions.hints)
         stages = (Stage(ANSWER, clean.role, questions.samples, answer_tokens, expand=expand),)
-    return Game(
-        questions.name, stages, (), credit=lambda bundle, birth: {}, mastered=lambda bundle: None, clean_stage=ANSWER
-    )
+    return _stages_alone(questions.name, *stages)
+
+
+def _stages_alone(name: str, *stages: Stage) -> Game:
+    """A game without streams: nothing is credited, nothing learned."""
+    last = stages[-1].name
+    return Game(name, stages, (), credit=lambda bundle, birth: {}, mastered=lambda bundle: None, clean_stage=last)
 
 
 def answering_stage(config: Config) -> Stage:
@@ -161,3 +227,11 @@ def _answer(bundle: Bundle, rollout: Rollout, sample: int) -> Record:
         "reason": verdict.reason,
         "truncated": rollout.truncated,
     }
+
+
+def hint_records(bundle: Bundle, refuse: Callable[[str, Problem], str | None]) -> list[Record]:
+    """The record of a question's hint, readable as a file of hints; one that cannot be used tells why. Pure."""
+    (hint,) = bundle.of_stage(HINT)
+    reason = refuse(hint.text, bundle.problem) if hint.text else "the hint is empty"
+    usable = {"sample": 0} if reason is None else {"sample": None, "refused": reason}
+    return [{"problem_id": bundle.problem.id, "hint": hint.text, **usable, "truncated": hint.truncated}]

@@ -1,15 +1,21 @@
-"""Where the text beside a benchmark's questions comes from, other than from the policy itself: one hint a question."""
+"""Where the text beside a benchmark's questions comes from, other than from the policy itself: one hint a question.
+
+An endpoint is asked once for each question (paper, Appendix C) and its distractors are kept as a file of hints; who
+has the file needs no endpoint.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from megatron_seirenes.config.schema import DistractorSettings
 from megatron_seirenes.errors import DataError
+from megatron_seirenes.evaluation.endpoint import Endpoint, Question
 from megatron_seirenes.problems.tasks import make_task_hints
 from megatron_seirenes.records import Problem
+from megatron_seirenes.roles.prompt import load_prompt
 
 
 def fixed_hints(settings: DistractorSettings, problems: Sequence[Problem], seed: int) -> dict[str, str]:
@@ -52,3 +58,32 @@ def read_hint_file(path: Path) -> dict[str, str]:
         except (ValueError, KeyError, TypeError):
             raise DataError(f"{path}: row {row}: expected an object with problem_id and hint") from None
     return hints
+
+
+def endpoint_hints(
+    settings: DistractorSettings, problems: Sequence[Problem], should_stop: Callable[[], bool] = lambda: False
+) -> dict[str, str]:
+    """One distractor a question from the file at `path`, those that are missing made by the endpoint and added to it.
+
+    Raises DataError for an empty distractor, and as `Endpoint.answer` does.
+    """
+    if settings.path is None or settings.endpoint is None:
+        raise DataError("evaluation.benchmarks: distractors of kind endpoint need a path and an endpoint")
+    path = Path(settings.path)
+    known = read_hint_file(path) if path.exists() else {}
+    missing = [problem for problem in problems if problem.id not in known]
+    if missing:
+        prompt = load_prompt(settings.prompt)
+        questions = [Question(tuple(prompt.messages(problem.question, {}))) for problem in missing]
+        with Endpoint(settings.endpoint, path.with_suffix(".requests.jsonl")) as endpoint:
+            replies = endpoint.answer(questions, should_stop)
+        made = {problem.id: reply.text.strip() for problem, reply in zip(missing, replies, strict=True)}
+        empty = [question for question, hint in made.items() if not hint]
+        if empty:
+            raise DataError(f"{settings.endpoint.model}: an empty distractor for {empty[0]} ({len(empty)} in all)")
+        known |= made
+        lines = (
+            json.dumps({"problem_id": key, "hint": hint}, ensure_ascii=False) + "\n" for key, hint in known.items()
+        )
+        path.write_text("".join(lines), encoding="utf-8")
+    return {problem.id: known[problem.id] for problem in problems}

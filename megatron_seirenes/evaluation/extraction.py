@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from megatron_seirenes.records import Verdict
-from megatron_seirenes.verifier.extraction import POLICIES
 from megatron_seirenes.verifier.protocol import Judge
-
-
-def with_extraction(judge: Judge, policy: str | None) -> Judge:
-    """The judge, shown only what the named policy extracts; the judge itself for None."""
-    return judge if policy is None else ExtractingJudge(judge, POLICIES[policy])
 
 
 class ExtractingJudge:

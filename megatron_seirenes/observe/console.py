@@ -2,7 +2,8 @@
 
 Three consoles behind one protocol: `LiveConsole` redraws a table in place, `PlainConsole` prints one line a step (for
 SLURM logs and pipes), `SilentConsole` prints nothing (every rank but the first). None keeps a thread: the live table is
-redrawn when something is reported, at most `REDRAWS` times a second. Nothing here decides anything about the run.
+redrawn when something is reported, at most `REDRAWS` times a second, and looks for pressed keys then: `b` shows the
+last bundle, and hides it again. Nothing here decides anything about the run.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from rich.text import Text
 
 from megatron_seirenes.config.schema import Budget
 from megatron_seirenes.games.game import Stream
+from megatron_seirenes.observe.bundle_view import bundle_view
 from megatron_seirenes.observe.forecast import Forecast, Spent
+from megatron_seirenes.observe.keys import Keys
 from megatron_seirenes.observe.metrics import Value
+from megatron_seirenes.observe.records import Record
 
 Mode = Literal["auto", "live", "plain", "none"]
 Row = Mapping[str, Value]
@@ -42,6 +46,9 @@ class Console(Protocol):
 
     def progress(self, done: int, total: int, tokens: int) -> None:
         """Rollouts finished of those known so far in this step, and tokens drawn in it."""
+
+    def bundle(self, records: Sequence[Record]) -> None:
+        """The records of the bundle that was collected last, for whoever asks to see it."""
 
     def end_step(self, row: Row) -> None:
         """A collection step has ended with this row of metrics."""
@@ -85,6 +92,9 @@ class SilentConsole:
         pass
 
     def progress(self, done: int, total: int, tokens: int) -> None:
+        pass
+
+    def bundle(self, records: Sequence[Record]) -> None:
         pass
 
     def end_step(self, row: Row) -> None:
@@ -138,6 +148,7 @@ class LiveConsole:
         forecast: Forecast,
         terminal: RichConsole,
         clock: Callable[[], float] = time.monotonic,
+        keys: Keys | None = None,
     ):
         self._streams = streams
         self._total_steps = total_steps
@@ -148,6 +159,9 @@ class LiveConsole:
         self._row: Row = {}
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
         self._drawn = -1.0
+        self._keys = keys or Keys()
+        self._bundle: Sequence[Record] = ()
+        self._bundle_shown = False
         self._live = Live(console=terminal, auto_refresh=False, transient=False)
         self._live.start()
 
@@ -163,6 +177,9 @@ class LiveConsole:
         self._done, self._total, self._tokens = done, total, tokens
         self._draw()
 
+    def bundle(self, records: Sequence[Record]) -> None:
+        self._bundle = records
+
     def end_step(self, row: Row) -> None:
         self._row = row
         self._forecast.observe(row)
@@ -175,17 +192,21 @@ class LiveConsole:
     def close(self) -> None:
         self._draw(at_once=True)
         self._live.stop()
+        self._keys.close()
 
     def _draw(self, at_once: bool = False) -> None:
         now = self._clock()
         if not at_once and now - self._drawn < 1 / REDRAWS:
             return
         self._drawn = now
+        if self._keys.pressed().count("b") % 2:
+            self._bundle_shown = not self._bundle_shown
         self._live.update(self._view(), refresh=True)
 
     def _view(self) -> Stack:
         events = (Text(f"  {text}", style="dim") for text in self._events)
-        return Stack(self._head(), self._progress(), self._queues(), *events)
+        bundle = [bundle_view(self._bundle)] if self._bundle_shown and self._bundle else []
+        return Stack(self._head(), self._progress(), self._queues(), *events, *bundle)
 
     def _head(self) -> Table:
         table = Table.grid(padding=(0, 3))

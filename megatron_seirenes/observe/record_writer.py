@@ -2,7 +2,8 @@
 
 Records are made by the caller, whose objects then are not looked at again; encoding and writing happen on threads that
 touch neither torch nor the tokenizer. At most one step is under way: the next one waits for it. A failure (a full disk)
-is raised by the next `write`, `wait` or `close`. What is on the disk is the same as if it had been written at once.
+is raised once, by the next `write`, `wait` or `close`; the step it befell has no records, later ones are written. What
+is on the disk is the same as if it had been written at once.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ class RecordWriter:
         self._under_way: Future[Path] | None = None
 
     def write(self, step: int, bundles: Sequence[Sequence[Record]]) -> None:
-        """Takes the records of every bundle of `step`; returns once the step before is on the disk."""
-        self.wait()
-        self._under_way = self._writer.submit(self._write, step, bundles)
+        """Takes the records of every bundle of `step`; returns once the step before is on the disk, or raises its fault
+        (OSError), having taken these all the same."""
+        try:
+            self.wait()
+        finally:
+            self._under_way = self._writer.submit(self._write, step, bundles)
 
     def wait(self) -> None:
         """Returns when everything taken is on the disk; raises what went wrong with it."""

@@ -139,8 +139,13 @@ class TimelineFile:
 
 def read_timeline(path: Path) -> list[Event]:
     """The events of a trace, a torn end left out."""
+    return [json.loads(line) for line in event_lines(path)]
+
+
+def event_lines(path: Path) -> Iterator[bytes]:
+    """The events of a trace one by one, as JSON; a torn end is left out."""
     with path.open("rb") as file:
-        return [json.loads(line) for line in map(_event_line, file) if line]
+        yield from (line for line in map(_event_line, file) if line)
 
 
 def assign_slots(intervals: Sequence[tuple[float, float]]) -> list[int]:

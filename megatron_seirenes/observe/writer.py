@@ -4,6 +4,9 @@ Invariants: steps rise strictly, so no step stands twice; every line that ends i
 is flushed to the disk before `append` returns. Values that are NaN or infinite are not JSON: they are written as null
 and counted in `metrics/nonfinite`, and `append` returns their keys.
 
+A disk that refuses a row (full, read-only, gone) raises OSError; the file is cut back to its last whole line, and the
+row is kept and written before the next one, so that no step is missing once the disk takes them again.
+
 Recovery: a last line that a kill cut short is dropped when the file is opened; a run that goes on from the snapshot of
 step n calls `truncate_after(n)`, so that the steps it runs again are not written twice. What it refuses: a broken line
 that is not the last one (DataError naming file and line), a step that does not rise, a row that `validate_row` refuses.
@@ -11,6 +14,8 @@ that is not the last one (DataError naming file and line), a step that does not 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
 import os
@@ -29,13 +34,17 @@ class MetricsWriter:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-        self._file: IO[bytes] = path.open("r+b")
-        rows, end = _scan(path, self._file.read())
-        self._cut(end)
+        self._file: IO[bytes] = path.open("r+b", buffering=0)
+        self._refused: list[bytes] = []
+        rows, self._end = _scan(path, path.read_bytes())
+        self._cut(self._end)
         self.last_step: int | None = rows[-1][0]["step"] if rows else None
 
     def append(self, row: Row) -> tuple[str, ...]:
-        """Writes one row and returns the keys whose values were not finite. Raises ValueError on a wrong row."""
+        """Writes one row and returns the keys whose values were not finite.
+
+        Raises ValueError on a wrong row, OSError when the disk refuses it.
+        """
         validate_row(row)
         step = row["step"]
         assert isinstance(step, int)
@@ -43,15 +52,20 @@ class MetricsWriter:
             raise ValueError(f"{self.path}: step {step} after step {self.last_step}; steps must rise")
         finite, dropped = _finite(row)
         line = json.dumps(finite, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        self._file.write(line.encode() + b"\n")
-        self._flush()
+        self._refused.append(line.encode() + b"\n")
         self.last_step = step
+        self.write_refused()
         return dropped
+
+    def write_refused(self) -> None:
+        """Writes the rows that the disk refused before, if any. Raises OSError when it still does."""
+        while self._refused:
+            self._write(self._refused[0])
+            del self._refused[0]
 
     def truncate_after(self, step: int) -> int:
         """Drops the rows of later steps, as a run does that goes on from `step`; returns their number."""
-        self._file.seek(0)
-        rows, _ = _scan(self.path, self._file.read())
+        rows, _ = _scan(self.path, self.path.read_bytes())
         kept = [(row, stop) for row, stop in rows if row["step"] <= step]
         self._cut(kept[-1][1] if kept else 0)
         self.last_step = kept[-1][0]["step"] if kept else None
@@ -68,14 +82,26 @@ class MetricsWriter:
     ) -> None:
         self.close()
 
+    def _write(self, line: bytes) -> None:
+        """Adds one line whole, or nothing of it."""
+        if os.fstat(self._file.fileno()).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the file was removed while it was open", str(self.path))
+        try:
+            left = memoryview(line)
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._cut(self._end)
+            raise
+        self._end += len(line)
+
     def _cut(self, end: int) -> None:
         self._file.seek(end)
         self._file.truncate()
-        self._flush()
-
-    def _flush(self) -> None:
-        self._file.flush()
         os.fsync(self._file.fileno())
+        self._end = end
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

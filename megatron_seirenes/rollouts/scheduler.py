@@ -27,6 +27,7 @@ from megatron_seirenes.errors import DataError, SeirenesError
 from megatron_seirenes.games.game import Game, Stage
 from megatron_seirenes.records import Bundle, Problem, Request, Rollout, Verdict
 from megatron_seirenes.rollouts.engine import Completion, Engine
+from megatron_seirenes.rollouts.progress import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.rollouts.requests import Drawing, RoleLike, build_requests, queue_order
 from megatron_seirenes.rollouts.stall import StallDetector
 from megatron_seirenes.verifier.protocol import Judge
@@ -34,36 +35,6 @@ from megatron_seirenes.verifier.protocol import Judge
 
 class CollectionStopped(Exception):
     """The collection was told to stop; its requests were dropped and nothing of it remains."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutSpan:
-    """When one rollout lived: in engine steps of its collection, and in seconds of the injected clock.
-
-    `submit_step` counts the engine steps done before it was queued, `end_step` is the step in which it ended: a
-    rollout of n tokens that never waits has `end_step - submit_step == n`. Seconds are None without a clock.
-    """
-
-    request_id: str
-    problem_id: str
-    stage: str
-    submit_step: int
-    end_step: int
-    start_seconds: float | None
-    end_seconds: float | None
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a collection is. `submitted` still grows while children may follow; `tokens` are generated ones."""
-
-    step: int
-    engine_steps: int
-    submitted: int
-    finished: int
-    judged: int
-    tokens: int
 
 
 class RolloutScheduler:
@@ -92,6 +63,7 @@ class RolloutScheduler:
         barrier: bool = False,
         clock: Callable[[], float] | None = None,
         on_span: Callable[[RolloutSpan], None] | None = None,
+        on_judged: Callable[[JudgingSpan], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_bundle: Callable[[Bundle], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -111,6 +83,7 @@ class RolloutScheduler:
         self.barrier = barrier
         self.clock = clock
         self.on_span = on_span
+        self.on_judged = on_judged
         self.on_progress = on_progress
         self.on_bundle = on_bundle
         self.should_stop = should_stop
@@ -146,6 +119,12 @@ class _Pending:
     start_seconds: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    request: Request
+    start_seconds: float | None
+
+
 class _Collection:
     """What one collection step remembers while it runs."""
 
@@ -164,7 +143,7 @@ class _Collection:
         self.rollouts: dict[str, list[Rollout]] = {problem.id: [] for problem in problems}
         self.finished = 0
         self.verdicts: dict[str, Verdict] = {}
-        self.judging: dict[str, str] = {}  # problem of each rollout that waits for its verdict
+        self.judging: dict[str, _Judging] = {}  # each rollout that waits for its verdict
         self.owed = dict.fromkeys(self.problems, 0)  # requests and verdicts that a problem's bundle still lacks
         self.refused: dict[str, str] = {}
         self.stall = StallDetector(owner.stalled_steps)
@@ -279,7 +258,7 @@ class _Collection:
         self._span(pending, rollout)
         problem = self.problems[request.problem_id]
         if self.stages[request.stage].judged:
-            self.judging[rollout.id] = problem.id
+            self.judging[rollout.id] = _Judging(request, self._now())
             self.owed[problem.id] += 1
             self.owner.judge.submit(rollout.id, problem.answer, rollout.text)
         followers = self._follow(rollout, problem)
@@ -290,7 +269,16 @@ class _Collection:
     def _hear(self, verdicts: Iterable[tuple[str, Verdict]]) -> None:
         for key, verdict in verdicts:
             self.verdicts[key] = verdict
-            self._settle(self.judging.pop(key))
+            judging = self.judging.pop(key)
+            self._judged(judging)
+            self._settle(judging.request.problem_id)
+
+    def _judged(self, judging: _Judging) -> None:
+        now, request = self._now(), judging.request
+        if self.owner.on_judged is not None and now is not None and judging.start_seconds is not None:
+            self.owner.on_judged(
+                JudgingSpan(request.id, request.problem_id, request.stage, judging.start_seconds, now)
+            )
 
     def _settle(self, problem_id: str) -> None:
         """One request or verdict less is owed to a problem; with the last one its bundle is complete."""

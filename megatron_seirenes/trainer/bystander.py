@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.observe.bundle_index import encode_bundles, write_bundles
@@ -14,10 +15,13 @@ from megatron_seirenes.observe.record_writer import THREADS
 from megatron_seirenes.observe.records import Record, rollout_records
 from megatron_seirenes.observe.timeline import steady_clock
 from megatron_seirenes.records import Bundle, Group
-from megatron_seirenes.rollouts.scheduler import Progress, RolloutSpan
+from megatron_seirenes.rollouts.progress import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.trainer.budget import Spent
 from megatron_seirenes.trainer.ranks import Ranks, leaders_to_first
 from megatron_seirenes.trainer.update import Row
+
+if TYPE_CHECKING:
+    from megatron_seirenes.actor.forward import MicroBatchSpan
 
 
 class GatheredRecords:
@@ -73,6 +77,10 @@ class Bystander:
         yield
 
     def rollout_span(self, span: RolloutSpan) -> None: ...
+
+    def judging_span(self, span: JudgingSpan) -> None: ...
+
+    def micro_batch_span(self, span: MicroBatchSpan) -> None: ...
 
     def progress(self, progress: Progress) -> None: ...
 

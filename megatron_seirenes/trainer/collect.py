@@ -18,6 +18,7 @@ from megatron_seirenes.actor.sequences import ResponseLogprobs, TokenSequence
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.observe.collection import Tally, tally_bundles
 from megatron_seirenes.records import Birth, Bundle, Group, GroupSummary, Rollout
+from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.trainer.payloads import summary_of
 from megatron_seirenes.trainer.ranks import Ranks, of_leaders
 from megatron_seirenes.trainer.sharing import Cost, Move, deliver, scoring_parts
@@ -67,12 +68,16 @@ class Yield:
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """What a replica tells the others of its share of a step; in the order of its questions."""
+    """What a replica tells the others of its share of a step; in the order of its questions.
+
+    `judge_wait` is the seconds it waited for verdicts; it is `inexact` when requests had to be asked again.
+    """
 
     yields: tuple[Yield, ...] = ()
     tally: Tally = field(default_factory=Tally)
     gaps: Gaps = field(default_factory=Gaps)
     judge_wait: float = 0.0
+    inexact: bool = False
 
     def __add__(self, other: Harvest) -> Harvest:
         return Harvest(
@@ -80,6 +85,7 @@ class Harvest:
             self.tally + other.tally,
             self.gaps + other.gaps,
             max(self.judge_wait, other.judge_wait),
+            self.inexact or other.inexact,
         )
 
 
@@ -155,7 +161,7 @@ def harvest_of(
     bundles: Sequence[Bundle],
     credited: Sequence[Credited],
     gaps: Gaps,
-    judge_wait: float,
+    scheduler: RolloutScheduler,
     home: int,
 ) -> Harvest:
     """What replica `home` tells the others of its bundles and of the groups they were credited with."""
@@ -167,7 +173,8 @@ def harvest_of(
         )
         for bundle, groups in zip(bundles, credited, strict=True)
     )
-    return Harvest(yields, tally_bundles(game, bundles), gaps, judge_wait)
+    inexact = scheduler.regenerations > 0
+    return Harvest(yields, tally_bundles(game, bundles), gaps, scheduler.judge_wait_seconds, inexact)
 
 
 def _with_logprobs(group: Group, scores: Scores, from_engine: bool) -> Group:

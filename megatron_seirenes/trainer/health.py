@@ -105,7 +105,7 @@ class Health:
             return  # a disk that is full ends a run where something is lost by it, not here
 
     def _arm(self) -> None:
-        assert self._limit is not None
+        assert self._limit is not None and self._trace_file is not None
         self._last_armed = self._clock()
         faulthandler.dump_traceback_later(self._limit + GRACE_SECONDS, exit=True, file=self._trace_file)
 

@@ -3,7 +3,7 @@
 The loop is a cursor over phases: collection, then one turn for each stream in the game's order, then the sync. Whatever
 has memory is in `state_dict`, the half-filled metrics row included, so a snapshot taken between two phases goes on
 exactly where it stood. A stop that arrives during collection drops the partial step: sampler and streams return to
-their state before it.
+their state before it. One that arrives during an evaluation is obeyed there, and the evaluation goes on later.
 
 Every rank of a run runs this loop and decides the same: each replica asks its share of the questions and tells the
 others what came of it (`Harvest`); sampler, mastery, streams and counters are the same everywhere, and their digests
@@ -15,23 +15,19 @@ rank 0's on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import SeirenesError, StoppedBySignal
-from megatron_seirenes.games.game import Game, Stream, live_stages
-from megatron_seirenes.objectives.token_loss import TokenLoss
+from megatron_seirenes.games.game import Stream, live_stages
 from megatron_seirenes.observe.collection import tally_metrics
-from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Birth, Bundle
-from megatron_seirenes.rollouts.scheduler import CollectionStopped, RolloutScheduler
-from megatron_seirenes.streams.streams import Streams
+from megatron_seirenes.rollouts.scheduler import CollectionStopped
 from megatron_seirenes.trainer.agreement import check_agreement
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
 from megatron_seirenes.trainer.bystander import Bystander
@@ -45,50 +41,23 @@ from megatron_seirenes.trainer.collect import (
     rollouts_of,
     score,
 )
+from megatron_seirenes.trainer.disk import Disk
+from megatron_seirenes.trainer.health import Health
 from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspection, mismatch_fault
+from megatron_seirenes.trainer.parts import Parts, StopRequest
 from megatron_seirenes.trainer.payloads import PayloadStore, rehomed
-from megatron_seirenes.trainer.ranks import ALONE, Ranks, any_rank, from_first, of_leaders
+from megatron_seirenes.trainer.ranks import any_rank, from_first, of_leaders
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.shared_snapshot import write_shared_snapshot
-from megatron_seirenes.trainer.sharing import Cost, share_of
+from megatron_seirenes.trainer.sharing import share_of
 from megatron_seirenes.trainer.snapshot import Cursor, remove_old
+from megatron_seirenes.trainer.totals import TIMES, step_totals
 from megatron_seirenes.trainer.update import Row, empty_update_metrics, flush_parts, own_sequences, update_metrics
 from megatron_seirenes.trainer.watch import Watch
 
 if TYPE_CHECKING:
-    import torch
 
-    from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.actor.sequences import TrainingSequence, UpdateReport
-    from megatron_seirenes.rollouts.engine import Engine
-
-
-class StopRequest(Protocol):
-    """Whether the run has been told to stop; read at safe points only."""
-
-    @property
-    def requested(self) -> bool: ...
-
-
-Evaluate = Callable[[int], Mapping[str, float | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the loop joins. `policy_tensors` streams the actor's weights under their Hugging Face names (collective);
-    `cost` is what training on a sequence of so many tokens costs, for balancing ranks."""
-
-    game: Game
-    sampler: ProblemSampler
-    streams: Streams
-    scheduler: RolloutScheduler
-    actor: Actor
-    engine: Engine
-    losses: Mapping[str, TokenLoss]
-    policy_tensors: Callable[[], Iterable[tuple[str, torch.Tensor]]]
-    evaluate: Evaluate | None = None
-    ranks: Ranks = ALONE
-    cost: Cost = float
 
 
 PAYLOADS = "payloads"
@@ -106,12 +75,14 @@ class Trainer:
         watch: Watch | Bystander,
         stop: StopRequest,
         fingerprint: Mapping[str, dict[str, str]],
+        health: Health,
     ):
         self.config = config
         self.parts = parts
         self.directory = directory
         self.watch = watch
         self.stop = stop
+        self.health = health
         self.fingerprint = dict(fingerprint)
         self.clock = watch.clock
         self.payloads = PayloadStore(with_behaviour=config.objective.correction != "none")
@@ -119,6 +90,7 @@ class Trainer:
         self.spent = Spent()
         self.row: Row = {}
         self.nonfinite = NonfiniteUpdates(config.faults.nonfinite_in_a_row)
+        self.disk = Disk(config.snapshot.on_failure, lambda text: self.watch.event(text))
         self._snapshot_seconds = 0.0
         self._synced = False
 
@@ -158,11 +130,12 @@ class Trainer:
         parts, step = self.parts, self.cursor.step + 1
         before = (parts.sampler.state_dict(), parts.streams.state_dict())
         suspended = parts.streams.begin_step()
-        self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(_TIMES, 0.0)
+        self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(TIMES, 0.0)
         batch = parts.sampler.next_batch()
         places = parts.ranks.places
         questions = share_of(batch, places.replica_of(parts.ranks.rank), places.replicas)
         self.watch.step_begins(step)
+        self.health.beat("rollout", step)
         bundles: list[Bundle] | None = None
         with self._timed("rollout"), suppress(CollectionStopped):
             bundles = parts.scheduler.collect(questions, step, live_stages(parts.game, suspended))
@@ -188,13 +161,13 @@ class Trainer:
         parts, ranks = self.parts, self.parts.ranks
         rollouts = rollouts_of(bundles)
         parts.engine.sleep()
-        with self._timed("train"):
+        with self._timed("train", "scoring"):
             scores = score(parts.actor, ranks, rollouts, self.config.objective.reference_kl > 0, parts.cost)
         birth = Birth(step, parts.streams.policy_version, parts.streams.update_counts())
         from_engine = self.config.rollout.behaviour_logprobs == "engine"
         credited = credit_bundles(parts.game, bundles, birth, scores, from_engine)
         gaps, home = measure_gaps(rollouts, scores), ranks.places.replica_of(ranks.rank)
-        told = harvest_of(parts.game, bundles, credited, gaps, parts.scheduler.judge_wait_seconds, home)
+        told = harvest_of(parts.game, bundles, credited, gaps, parts.scheduler, home)
         return credited, sum(of_leaders(ranks, told), Harvest())
 
     def _learn_of(self, harvest: Harvest, credited: Sequence[Credited]) -> None:
@@ -208,6 +181,7 @@ class Trainer:
             self.payloads.add(group)
         self._forget_payloads()
         self.row |= tally_metrics(parts.game, harvest.tally)
+        self.row["rollout/inexact"] = int(harvest.inexact)
         self.row["time/judge_wait"] = harvest.judge_wait
         self.spent.generated_tokens += harvest.tally.generated
 
@@ -225,7 +199,7 @@ class Trainer:
                 return
             check_agreement(parts.ranks, f"update of {stream.name}", {"taken": [group.id for group in groups]})
             flush = flush_parts(parts.game, stream, groups, self.config.objective)
-            with self._timed("train"):
+            with self._timed("train", f"training {stream.name}"):
                 sequences = own_sequences(parts.ranks, flush, self.payloads.of(groups), parts.cost)
                 report = parts.actor.update(sequences, parts.losses[stream.name])
             self._forget_payloads()
@@ -264,37 +238,23 @@ class Trainer:
 
     def _close_step(self) -> None:
         parts, step = self.parts, self.cursor.step + 1
-        self.cursor = Cursor(step)
         every = self.config.evaluation.every
         if parts.evaluate is not None and every and step % every == 0:
-            with self._timed("evaluation"):
-                self.row |= parts.evaluate(step)
+            try:
+                with self._timed("evaluation"):
+                    self.row |= parts.evaluate(step)
+            except CollectionStopped:
+                self._save_and_stop()
+        self.cursor = Cursor(step)
         check_agreement(parts.ranks, f"step {step}", self._decisions())
         self.row |= from_first(parts.ranks, {key: self.row[key] for key in self.row if key.startswith("time/")})
-        self.row |= self._step_totals()
+        saving, self._snapshot_seconds = from_first(parts.ranks, self._snapshot_seconds), 0.0
+        self.row |= step_totals(self.row, parts.streams, parts.sampler, saving, devices=parts.ranks.places.size)
         self.spent.seconds += float(self.row["time/step"] or 0.0)
         self.watch.step_done(self.row)
         self.row = {}
         if self.config.snapshot.every and step % self.config.snapshot.every == 0:
-            self._save()
-
-    def _step_totals(self) -> Row:
-        parts, row = self.parts, self.row
-        totals: Row = {"policy_version": parts.streams.policy_version}
-        for name, counters in parts.streams.counters().items():
-            totals |= {f"streams/{name}/{key}": value for key, value in counters.items()}
-        totals["mastery/retired"] = len(parts.sampler.retired)
-        totals["mastery/live_fraction"] = parts.sampler.live_fraction
-        totals["tokens/trained"] = row.get("tokens/trained") or 0
-        saving = from_first(parts.ranks, self._snapshot_seconds)
-        totals["time/snapshot"] = saving
-        seconds = {name: float(row[f"time/{name}"] or 0.0) for name in _PARTS_OF_A_STEP}
-        totals["time/step"] = sum(seconds.values()) + saving
-        devices = parts.ranks.places.size
-        totals["throughput/generated"] = _rate(row["tokens/generated"], seconds["rollout"] * devices)
-        totals["throughput/trained"] = _rate(totals["tokens/trained"], seconds["train"] * devices)
-        self._snapshot_seconds = 0.0
-        return totals
+            self._save(must=False)
 
     def _decisions(self) -> dict[str, Any]:
         """What every rank must have decided alike."""
@@ -318,20 +278,32 @@ class Trainer:
         if reason is not None:
             raise SeirenesError(f"{reason}. Everything before is saved in {self._save()}")
 
-    def _save(self) -> Path:
+    def _save(self, must: bool = True) -> Path:
+        """Saves a snapshot, or makes do without when the disk refuses and it need not be. Raises DiskRefused."""
+        path = self.directory.snapshots / self.cursor.name
+        with self.disk.guard(f"the snapshot {path}", "the one before is whole", always_stop=must):
+            self._write_snapshot()
+        return path
+
+    def _write_snapshot(self) -> None:
         ranks, folder = self.parts.ranks, self.directory.snapshots
-        started = self.clock()
-        self.watch.settle()
         if from_first(ranks, (folder / self.cursor.name / "COMPLETE").exists()):
-            return folder / self.cursor.name
-        with self.watch.span("snapshot"):
-            path = write_shared_snapshot(
-                ranks, folder, self.cursor, self.state_dict(), dump_config(self.config), self._save_parts
+            return
+        started = self.clock()
+        with self._phase("snapshot"):
+            write_shared_snapshot(
+                ranks,
+                folder,
+                self.cursor,
+                self.state_dict(),
+                dump_config(self.config),
+                settle=self.watch.settle,
+                save_parts=self._save_parts,
             )
         if ranks.rank == 0:
-            remove_old(folder, self.config.snapshot.keep, self.config.snapshot.keep_every)
+            with self.disk.shrug("the removal of old snapshots"):
+                remove_old(folder, self.config.snapshot.keep, self.config.snapshot.keep_every)
         self._snapshot_seconds += self.clock() - started
-        return path
 
     def _save_parts(self, actor_folder: Path) -> None:
         """This rank's part of a snapshot: its share of the actor, and its replica's payloads if it leads it."""
@@ -371,17 +343,16 @@ class Trainer:
         self.parts.actor.load(snapshot / "actor")
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _timed(self, name: str, phase: str | None = None) -> Iterator[None]:
+        """A phase whose time counts as `time/{name}`."""
         started = self.clock()
-        with self.watch.span(name):
+        with self._phase(phase or name):
             yield
         key = f"time/{name}"
         self.row[key] = (self.row.get(key) or 0.0) + self.clock() - started
 
-
-_PARTS_OF_A_STEP = ("rollout", "train", "sync", "evaluation")
-_TIMES = ("time/judge_wait", *(f"time/{name}" for name in _PARTS_OF_A_STEP))
-
-
-def _rate(tokens: float | int | None, seconds: float) -> float | None:
-    return float(tokens) / seconds if tokens and seconds > 0 else None
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self.health.beat(name)
+        with self.watch.span(name):
+            yield

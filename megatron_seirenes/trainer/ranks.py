@@ -12,6 +12,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -104,16 +105,19 @@ ALONE = OneRank()
 class ProcessRanks:
     """The processes of an initialised torch.distributed world, over groups of their own on the host (gloo).
 
-    Making one is collective. `timeout` of the world bounds every call.
+    Making one is collective. `timeout` bounds every call.
     """
 
-    def __init__(self, replica_size: int, data_rank: int):
+    def __init__(self, replica_size: int, data_rank: int, timeout: timedelta):
         self.rank = dist.get_rank()
-        self._world = dist.new_group(backend="gloo")
+        self._world = dist.new_group(backend="gloo", timeout=timeout)
         data_ranks = [0] * dist.get_world_size()
         dist.all_gather_object(data_ranks, data_rank, group=self._world)
         self.places = Places(replica_size, tuple(data_ranks))
-        groups = [dist.new_group(self.places.members(r), backend="gloo") for r in range(self.places.replicas)]
+        groups = [
+            dist.new_group(list(self.places.members(replica)), backend="gloo", timeout=timeout)
+            for replica in range(self.places.replicas)
+        ]
         self._replica = groups[self.places.replica_of(self.rank)]
 
     def gather(self, value: T) -> list[T]:

@@ -28,6 +28,7 @@ class RunDirectory:
         self.logs = path / "logs"
         self.policy = path / "policy"
         self.stopped_marker = path / "STOPPED"
+        self.heartbeat = path / "heartbeat.json"
 
     @classmethod
     def of(cls, config: Config) -> RunDirectory:

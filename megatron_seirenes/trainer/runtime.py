@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from megatron_seirenes.config.schema import Config
@@ -37,15 +38,21 @@ def open_world(config: Config, stack: ExitStack) -> World:
 def open_ranks(config: Config, stack: ExitStack) -> tuple[World, Ranks]:
     """Joins the launcher's world, or makes one of one. Raises UsageError."""
     world = _join_world(config, stack)
-    return world, ProcessRanks(config.rollout.tensor, world.data_rank) if world.size > 1 else ALONE
+    if world.size == 1:
+        return world, ALONE
+    return world, ProcessRanks(config.rollout.tensor, world.data_rank, _timeout(config))
 
 
 def _join_world(config: Config, stack: ExitStack) -> World:
     from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 
-    world = start_distributed(config.parallel)
+    world = start_distributed(config.parallel, timeout=_timeout(config))
     stack.callback(stop_distributed)
     return world
+
+
+def _timeout(config: Config) -> timedelta:
+    return timedelta(minutes=config.faults.collective_minutes)
 
 
 def open_actor(config: Config, assets: PolicyAssets, world: World) -> Actor:

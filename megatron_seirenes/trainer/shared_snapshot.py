@@ -17,12 +17,22 @@ SaveParts = Callable[[Path], None]
 
 
 def write_shared_snapshot(
-    ranks: Ranks, folder: Path, cursor: Cursor, state: Mapping[str, Any], config_yaml: str, save_parts: SaveParts
+    ranks: Ranks,
+    folder: Path,
+    cursor: Cursor,
+    state: Mapping[str, Any],
+    config_yaml: str,
+    *,
+    settle: Callable[[], None],
+    save_parts: SaveParts,
 ) -> Path:
-    """`write_snapshot` on every rank; returns when the snapshot is complete. Raises OSError, on every rank."""
+    """`write_snapshot` on every rank; returns when the snapshot is complete. Raises OSError, on every rank.
+
+    `settle` is called on rank 0 first: it returns when all that the snapshot relies on is on the disk.
+    """
     outcome: Path | OSError
     if ranks.rank == 0:
-        outcome = _lead(ranks, folder, cursor, state, config_yaml, save_parts)
+        outcome = _lead(ranks, folder, cursor, state, config_yaml, settle, save_parts)
     else:
         prepared = from_first(ranks, None)
         if prepared is not None:
@@ -35,7 +45,13 @@ def write_shared_snapshot(
 
 
 def _lead(
-    ranks: Ranks, folder: Path, cursor: Cursor, state: Mapping[str, Any], config_yaml: str, save_parts: SaveParts
+    ranks: Ranks,
+    folder: Path,
+    cursor: Cursor,
+    state: Mapping[str, Any],
+    config_yaml: str,
+    settle: Callable[[], None],
+    save_parts: SaveParts,
 ) -> Path | OSError:
     joined = False
 
@@ -48,6 +64,7 @@ def _lead(
             raise fault
 
     try:
+        settle()
         return write_snapshot(folder, cursor, state, config_yaml, save)
     except OSError as error:
         if not joined:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from megatron_seirenes.problems.sampler import ProblemSampler
 from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.role import Roles
 from megatron_seirenes.rollouts.engine import Engine
-from megatron_seirenes.rollouts.scheduler import RolloutScheduler
+from megatron_seirenes.rollouts.scheduler import CollectionStopped, Progress, RolloutScheduler
 from megatron_seirenes.streams.streams import Streams
 from megatron_seirenes.trainer.assembly import (
     PolicyAssets,
@@ -33,8 +33,10 @@ from megatron_seirenes.trainer.assembly import (
     policy_folder,
 )
 from megatron_seirenes.trainer.bystander import Bystander
-from megatron_seirenes.trainer.loop import Evaluate, Parts, Trainer
-from megatron_seirenes.trainer.ranks import Ranks, any_of_replica, first_alone, from_first
+from megatron_seirenes.trainer.health import Health
+from megatron_seirenes.trainer.loop import Trainer
+from megatron_seirenes.trainer.parts import Evaluate, Parts
+from megatron_seirenes.trainer.ranks import Ranks, any_of_replica, any_rank, first_alone, from_first
 from megatron_seirenes.trainer.resume import (
     Resumption,
     adapted_state,
@@ -61,6 +63,7 @@ from megatron_seirenes.trainer.watch import Watch, watch_of
 from megatron_seirenes.verifier.protocol import Judge
 
 if TYPE_CHECKING:
+    from megatron_seirenes.actor.forward import MicroBatchSpan
     from megatron_seirenes.device.distributed import World
 
 
@@ -88,8 +91,10 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
         started = first_alone(ranks, lambda: claim(directory, config, snapshot, resume))
         watch = watch_of(ranks, config, directory, game, assets.tokenizer.decode)
         stack.enter_context(watch)
-        parts = _build(config, directory, game, roles, problems, assets, watch, stop, world, ranks, stack)
-        trainer = Trainer(config, parts, directory, watch, stop, fingerprint)
+        heartbeat = None if ranks.rank else directory.heartbeat
+        health = Health(heartbeat, directory.logs, ranks.rank, config.faults.hung_minutes, watch.event)
+        parts = _build(config, directory, game, roles, problems, assets, watch, stop, health, world, ranks, stack)
+        trainer = Trainer(config, parts, directory, watch, stop, fingerprint, health)
         if resumed is not None:
             _go_on(trainer, resumed)
         elif started:
@@ -97,6 +102,7 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
         watch.begin()
         if resumed is not None or started:
             watch.event(started or f"going on from {snapshot}")
+        stack.enter_context(health)
         try:
             reason = trainer.run()
         except StoppedBySignal as stopped:
@@ -124,16 +130,22 @@ def _build(
     assets: PolicyAssets,
     watch: Watch | Bystander,
     stop: StopListener,
+    health: Health,
     world: World,
     ranks: Ranks,
     stack: ExitStack,
 ) -> Parts:
     from megatron_seirenes.bridge.gather import hf_tensors
 
+    def micro_batch_ran(span: MicroBatchSpan) -> None:
+        health.beat()
+        watch.micro_batch_span(span)
+
     first = {stage.role for stage in game.stages if stage.parent is None}
     check_prompt_lengths(problems, (roles[name] for name in sorted(first)), config.rollout.max_prompt_tokens)
     judge = shared_judge(open_judge(config, stack), ranks)
     actor = open_actor(config, assets, world)
+    actor.report_micro_batches(watch.clock, micro_batch_ran)
     if config.objective.reference_kl > 0:
         actor.remember_reference()
     engine = open_engine(config, assets, world, stack)
@@ -141,12 +153,12 @@ def _build(
         game=game,
         sampler=ProblemSampler(problems, config.problems.per_step, config.run.seed, config.problems.mastery),
         streams=Streams(game),
-        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop, ranks),
+        scheduler=_scheduler(config, game, roles, engine, judge, assets, watch, stop, health, ranks),
         actor=actor,
         engine=engine,
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
         policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
-        evaluate=_evaluation(config, roles, engine, judge, assets, directory, ranks),
+        evaluate=_evaluation(config, roles, engine, judge, assets, directory, stop, health, ranks),
         ranks=ranks,
         cost=sequence_cost(assets.architecture),
     )
@@ -161,8 +173,13 @@ def _scheduler(
     assets: PolicyAssets,
     watch: Watch | Bystander,
     stop: StopListener,
+    health: Health,
     ranks: Ranks,
 ) -> RolloutScheduler:
+    def on_progress(progress: Progress) -> None:
+        health.beat("judging" if progress.finished == progress.submitted else "rollout")
+        watch.progress(progress)
+
     return RolloutScheduler(
         game,
         roles,
@@ -176,8 +193,12 @@ def _scheduler(
         barrier=config.rollout.barrier,
         clock=watch.clock,
         on_span=watch.rollout_span,
-        on_progress=watch.progress,
+        on_judged=watch.judging_span,
+        on_progress=on_progress,
         should_stop=lambda: any_of_replica(ranks, stop.requested),
+        stalled_steps=config.faults.stalled_steps,
+        max_regenerations=config.faults.regenerations,
+        on_stall=watch.event,
     )
 
 
@@ -188,6 +209,8 @@ def _evaluation(
     judge: Judge,
     assets: PolicyAssets,
     directory: RunDirectory,
+    stop: StopListener,
+    health: Health,
     ranks: Ranks,
 ) -> Evaluate | None:
     """Evaluates the configured benchmarks with the trainer's own engine; None when training is not evaluated.
@@ -198,12 +221,20 @@ def _evaluation(
         return None
     from megatron_seirenes.evaluation.benchmarks import Evaluator
 
-    evaluator = Evaluator(config, roles, engine, judge, assets.chat)
+    def should_stop() -> bool:
+        health.beat()
+        return any_of_replica(ranks, stop.requested)
+
+    evaluator = Evaluator(config, roles, engine, judge, assets.chat, should_stop=should_stop)
 
     def run(step: int) -> Mapping[str, float | None]:
-        with TemporaryDirectory() as nowhere:
+        metrics: Mapping[str, float | None] | None = None
+        with TemporaryDirectory() as nowhere, suppress(CollectionStopped):
             out = Path(nowhere) if ranks.rank else directory.evaluation / f"step-{step:06d}"
-            return from_first(ranks, evaluator.run_all(out).metrics())
+            metrics = evaluator.run_all(out).metrics()
+        if any_rank(ranks, metrics is None) or metrics is None:
+            raise CollectionStopped(f"the evaluation of step {step} was stopped")
+        return from_first(ranks, metrics)
 
     return run
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.games.game import Game
@@ -20,12 +21,16 @@ from megatron_seirenes.observe.tensorboard import RowSink, TensorBoardSink, Wand
 from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile, steady_clock
 from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Bundle, Group
-from megatron_seirenes.rollouts.scheduler import Progress, RolloutSpan
+from megatron_seirenes.rollouts.progress import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.trainer.budget import Spent
 from megatron_seirenes.trainer.bystander import Bystander, GatheredRecords
+from megatron_seirenes.trainer.disk import Disk
 from megatron_seirenes.trainer.ranks import Ranks, several
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.update import Row
+
+if TYPE_CHECKING:
+    from megatron_seirenes.actor.forward import MicroBatchSpan
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -58,9 +63,11 @@ class Watch:
         self._timeline_file = TimelineFile(directory.timeline) if config.observe.timeline else None
         self._records = GatheredRecords(directory.path, ranks) if ranks else RecordWriter(directory.path)
         self._rollout_spans: list[Span] = []
+        self._judging_spans: list[Span] = []
         self._sinks: list[RowSink] = []
         self._console: Console | None = None
         self._before = Spent()
+        self._disk = Disk(config.snapshot.on_failure, lambda text: self.event(text))
 
     def __enter__(self) -> Watch:
         return self
@@ -69,12 +76,16 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._flush_timeline()
+        with self._disk.shrug("the last rows of metrics"):
+            self._metrics.write_refused()
+        with self._disk.shrug("the last rollout records"):
+            self._records.close()
         self._metrics.close()
         for sink in self._sinks:
-            sink.close()
+            with self._disk.shrug("TensorBoard"):
+                sink.close()
         if self._console is not None:
             self._console.close()
-        self._records.close()
 
     def go_on_after(self, step: int, spent: Spent) -> None:
         """The run goes on after `step`: later rows are dropped, they will be lived again."""
@@ -115,12 +126,24 @@ class Watch:
         if self._timeline_file is None or span.start_seconds is None or span.end_seconds is None:
             return
         args = {
+            "stage": span.stage,
             "problem": span.problem_id,
             "tokens": span.tokens,
             "submit_step": span.submit_step,
             "end_step": span.end_step,
         }
         self._rollout_spans.append(Span(f"{span.stage} {span.request_id}", span.start_seconds, span.end_seconds, args))
+
+    def judging_span(self, span: JudgingSpan) -> None:
+        if self._timeline_file is not None:
+            args = {"stage": span.stage, "problem": span.problem_id}
+            self._judging_spans.append(Span(span.request_id, span.start_seconds, span.end_seconds, args))
+
+    def micro_batch_span(self, span: MicroBatchSpan) -> None:
+        if self._timeline_file is not None:
+            name = "train" if span.training else "score"
+            args = {"tokens": span.tokens, "sequences": span.sequences}
+            self._timeline.add(name, "micro-batch", span.start_seconds, span.end_seconds, "micro-batches", args)
 
     def progress(self, progress: Progress) -> None:
         if self._console is not None:
@@ -130,24 +153,36 @@ class Watch:
         self, step: int, bundles: Sequence[Bundle], credited: Sequence[Mapping[str, Sequence[Group]]]
     ) -> None:
         """Writes the step's rollout records, those of all replicas, and puts this one's rollouts on the timeline."""
-        self._timeline.add_overlapping("rollout", "rollout", self._rollout_spans)
-        self._rollout_spans.clear()
-        if self._config.observe.rollouts:
-            records = [rollout_records(*pair, self._decode) for pair in zip(bundles, credited, strict=True)]
+        for category, spans in (("rollout", self._rollout_spans), ("judging", self._judging_spans)):
+            self._timeline.add_overlapping(category, category, spans)
+            spans.clear()
+        if not self._config.observe.rollouts:
+            return
+        records = [rollout_records(*pair, self._decode) for pair in zip(bundles, credited, strict=True)]
+        with self._disk.guard("rollout records", "those of a step are lost"):
             self._records.write(step, records)
+        if self._console is not None and records:
+            self._console.bundle(records[-1])
 
     def settle(self) -> None:
-        """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it."""
+        """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it.
+
+        Raises OSError when the disk refuses.
+        """
         self._records.wait()
+        self._metrics.write_refused()
 
     def step_done(self, row: Row) -> None:
-        dropped = self._metrics.append(row)
+        dropped: tuple[str, ...] = ()
+        with self._disk.guard(f"the metrics of step {row['step']}", "they are written as soon as it takes them"):
+            dropped = self._metrics.append(row)
         if self._console is not None:
             self._console.end_step(row)
         if dropped:
             self.event(f"step {row['step']}: not finite, written as null: {', '.join(dropped)}")
         for sink in self._sinks:
-            sink.write(row)
+            with self._disk.shrug("TensorBoard"):
+                sink.write(row)
         self._flush_timeline()
 
     def finished(self, reason: str) -> None:
@@ -155,4 +190,5 @@ class Watch:
 
     def _flush_timeline(self) -> None:
         if self._timeline_file is not None:
-            self._timeline_file.append(self._timeline.drain())
+            with self._disk.shrug("the timeline"):
+                self._timeline_file.append(self._timeline.drain())

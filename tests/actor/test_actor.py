@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from actor_samples import training_sequences, weighted_likelihood
 
 from megatron_seirenes.actor.actor import Actor
+from megatron_seirenes.actor.forward import MicroBatchSpan
 from megatron_seirenes.actor.optimizer import learning_rate
 from megatron_seirenes.actor.sequences import TokenSequence, TrainingSequence
 from megatron_seirenes.config.schema import OptimizerSection
@@ -59,6 +61,20 @@ def test_updates_lower_the_loss_at_the_scheduled_rate(make_actor: MakeActor) -> 
     assert actor.update(likely, weighted_likelihood, learning_rate=0.0).learning_rate == 0.0
     after = actor.update(likely, weighted_likelihood, learning_rate=0.0)
     assert after.loss == actor.update(likely, weighted_likelihood, learning_rate=0.0).loss
+
+
+def test_every_micro_batch_is_reported_while_it_ran(make_actor: MakeActor) -> None:
+    actor = make_actor("qwen2", optimizer=FAST, actor={"micro_batch_tokens": 14})
+    spans: list[MicroBatchSpan] = []
+    actor.report_micro_batches(map(float, count()).__next__, spans.append)
+    sequences = training_sequences()
+    actor.logprobs(sequences)
+    scored = len(spans)
+    actor.update(sequences, weighted_likelihood)
+    assert [span.training for span in spans] == [False] * scored + [True] * (len(spans) - scored)
+    assert scored > 1
+    assert sum(span.sequences for span in spans[:scored]) == len(sequences)
+    assert all(span.end_seconds == span.start_seconds + 1 for span in spans)
 
 
 def test_learning_rate_rises_linearly_then_stays() -> None:

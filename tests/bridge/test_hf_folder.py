@@ -37,6 +37,11 @@ def test_written_folder_reads_back(tmp_path: Path, max_shard_bytes: int, files: 
     assert all(torch.equal(tensor, TENSORS[name]) for name, tensor in read_all(folder).items())
 
 
+def test_weights_may_be_read_by_whom_the_other_files_may(tmp_path: Path) -> None:
+    modes = {path.stat().st_mode & 0o777 for path in written(tmp_path / "out", max_shard_bytes=72).iterdir()}
+    assert len(modes) == 1
+
+
 def test_a_region_is_read_alone(tmp_path: Path) -> None:
     with HfFolder(written(tmp_path / "out")) as source:
         assert source.read("a", (slice(1, 3), slice(2, 3))).tolist() == [[5.0], [8.0]]

@@ -131,13 +131,6 @@ def test_wrong_calls_exit_2_and_say_why(capsys: pytest.CaptureFixture[str], argu
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", [["attack", str(BASE)], ["audit", "runs/x"]])
-def test_what_is_not_built_says_so_and_exits_3(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
-    code, _, err = run(capsys, *command)
-    assert code == 3
-    assert f"{command[0]}: not built yet" in err
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -196,12 +189,17 @@ def test_train_hands_on_the_configuration_and_how_to_resume(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    train = SimpleNamespace(train=lambda config, resume: calls.append((config.run.seed, resume)))
+    train = SimpleNamespace(train=lambda config, resume, accept: calls.append((config.run.seed, resume, accept)))
     monkeypatch.setitem(sys.modules, "megatron_seirenes.trainer.train", train)
     assert run(capsys, "train", str(BASE), "run.seed=4")[0] == 0
     assert run(capsys, "train", str(BASE), "--resume", "never", "run.seed=-4")[0] == 2
     assert run(capsys, "train", "--resume", "runs/a/snapshots/step-000010", str(BASE))[0] == 0
-    assert calls == [(4, "auto"), (0, "runs/a/snapshots/step-000010")]
+    assert run(capsys, "train", str(BASE), "--accept", "model", "--accept", "game")[0] == 0
+    assert calls == [
+        (4, "auto", ()),
+        (0, "runs/a/snapshots/step-000010", ()),
+        (0, "auto", ["model", "game"]),
+    ]
 
 
 def test_judge_prints_one_object_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -214,6 +212,14 @@ def test_judge_prints_one_object_a_line(capsys: pytest.CaptureFixture[str], tmp_
     assert [verdict["reason"] for verdict in verdicts] == ["match", "mismatch", "no_answer"]
     assert [verdict["correct"] for verdict in verdicts] == [True, False, False]
     assert set(verdicts[0]) == {"correct", "extracted", "reason", "seconds"}
+
+
+def test_judge_takes_options_as_a_configuration_does(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("judge", "verifier.extraction=choice", "--gold", "B", "--answer", "The answer is (B).")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and json.loads(out)["correct"]
+    code, _, err = run(capsys, "judge", "verifier.extracton=choice", "--gold", "B", "--answer", "(B)")
+    assert code == 2 and "extraction" in err
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def faults_of(data: dict) -> tuple[str, ...]:
         ({"paralel": {}}, "paralel: unknown key in the top level; did you mean parallel?"),
         ({"parallel": {"tensro": 2}}, "parallel.tensro: unknown key in parallel; did you mean tensor?"),
         ({"optimizer": {"clip_low": 1}}, "optimizer.clip_low: unknown key in optimizer; there is objective.clip_low"),
-        ({"snapshot": {"xyz": 1}}, "snapshot.xyz: unknown key in snapshot; known: every, keep, keep_every"),
+        ({"snapshot": {"xyz": 1}}, "snapshot.xyz: unknown key in snapshot; known: every, keep, keep_every, on_failure"),
         ({"parallel": {"tensor": "two"}}, "parallel.tensor: must be an integer; seen 'two' (a string)"),
         ({"parallel": {"tensor": 2.0}}, "parallel.tensor: must be an integer; seen 2.0 (a number)"),
         ({"parallel": {"tensor": True}}, "parallel.tensor: must be an integer; seen true (a truth value)"),
@@ -129,7 +129,7 @@ def test_base_writes_out_the_defaults_of_schema_and_game() -> None:
 @example("\u2028a", 1.0)
 @settings(max_examples=60)
 def test_any_text_and_number_survive_the_way_through_yaml(tmp_path_factory, text: str, rate: float) -> None:
-    config = build_config({"model": {"path": text}, "optimizer": {"lr": rate}, "run": {"dir": text}})
+    config = build_config({"warmup": {"out": text}, "optimizer": {"lr": rate}, "run": {"dir": text}})
     path = tmp_path_factory.mktemp("round") / "c.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
     assert load_config(path) == config

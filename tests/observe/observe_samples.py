@@ -11,6 +11,7 @@ import yaml
 from megatron_seirenes.games.game import Game, Stage, Stream, check_game
 from megatron_seirenes.observe.bundle_index import encode_bundle, write_bundles
 from megatron_seirenes.observe.records import rollout_records
+from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile
 from megatron_seirenes.observe.writer import MetricsWriter
 from megatron_seirenes.records import Birth, Bundle, Group, Problem, Request, Rollout, Sampling, Verdict
 
@@ -192,6 +193,7 @@ def make_run(folder: Path, steps: int = 40, gain: float = 0.4, lr: float = 1e-6,
     if torn:
         with (folder / "metrics.jsonl").open("a") as file:
             file.write('{"step": 999, "success/cl')
+    write_timeline(folder, steps=3)
     for step in (1, steps):
         bundles = [
             bundle("p/1", (True, True), {HOSTILE[0]: (False, False), HOSTILE[1]: (True, False)}, step=step),
@@ -208,6 +210,20 @@ def make_run(folder: Path, steps: int = 40, gain: float = 0.4, lr: float = 1e-6,
         encoded = [encode_bundle(rollout_records(one, groups_of(one), decode)) for one in bundles]
         write_bundles(folder, step, encoded)
     return folder
+
+
+def write_timeline(folder: Path, steps: int) -> None:
+    """Steps of 8 s: collecting 4 s, training 3 s, moving weights 1 s."""
+    timeline, file = Timeline(lambda: 0.0), TimelineFile(folder / "timeline.json")
+    for at in range(0, 8 * steps, 8):
+        for name, start, end in (("rollout", 0, 4), ("train", 4, 7), ("sync", 7, 8)):
+            timeline.add(name, "phase", at + start, at + end, "trainer")
+        lives = [("plain", 0, 2), ("lure", 0, 1), ("lure", 0, 2.5), ("tempted", 1, 2), ("tempted", 2.5, 3)]
+        for stage, start, end in lives:
+            timeline.add_overlapping("rollout", "rollout", [Span(stage, at + start, at + end, {"stage": stage})])
+        for stage, start, end in (("plain", 2, 2.1), ("tempted", 3, 4)):
+            timeline.add_overlapping("judging", "judging", [Span(stage, at + start, at + end, {"stage": stage})])
+    file.append(timeline.drain())
 
 
 def decode(ids: Sequence[int]) -> str:

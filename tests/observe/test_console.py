@@ -1,7 +1,12 @@
+import fcntl
 import io
+import os
+import subprocess
+import sys
+import termios
 
 import pytest
-from observe_samples import metrics_row, three_stage_game
+from observe_samples import bundle, decode, groups_of, metrics_row, three_stage_game
 from rich.console import Console as RichConsole
 
 from megatron_seirenes.config.schema import Budget
@@ -15,6 +20,8 @@ from megatron_seirenes.observe.console import (
     number,
 )
 from megatron_seirenes.observe.forecast import Forecast, Spent
+from megatron_seirenes.observe.keys import Keys
+from megatron_seirenes.observe.records import rollout_records
 
 STREAMS = three_stage_game().streams
 
@@ -157,3 +164,83 @@ def test_numbers_and_durations_as_people_read_them() -> None:
         "1h00m",
         "5h07m",
     ]
+
+
+class Typed:
+    """Keys that a test presses."""
+
+    def __init__(self) -> None:
+        self.typed = ""
+        self.closed = False
+
+    def pressed(self) -> str:
+        typed, self.typed = self.typed, ""
+        return typed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_last_bundle_is_shown_when_asked_for_and_hidden_again() -> None:
+    out, keys = terminal(True), Typed()
+    console = LiveConsole(STREAMS, 3, Forecast(3), out, keys=keys)  # type: ignore[arg-type]
+    one = bundle("p/1", (True, False), {"\x1b[31mred [bold]hint": (False, True)})
+    console.bundle(rollout_records(one, groups_of(one), decode))
+    console.phase("rollout")
+    assert "right answer" not in text(out)
+    keys.typed = "b"
+    console.phase("judging")
+    shown = text(out)
+    facts = ("question p/1, right answer 7", "plain: correct, advantage +1.000", "tempted: wrong")
+    for part in (*facts, "[31mred [bold]hint"):
+        assert part in shown
+    assert "\x1b[31m" not in shown, "no escape sequence of a model reaches the terminal"
+    keys.typed = "xb"
+    console.phase("sync")
+    assert "right answer" not in text(out).split("sync")[-1]
+    console.close()
+    assert keys.closed
+
+
+ECHO_KEYS = """
+import sys, time
+from megatron_seirenes.observe.keys import Keys
+keys = Keys()
+print("open", flush=True)
+seen = ""
+for _ in range(500):
+    seen += keys.pressed()
+    if seen.endswith("."):
+        break
+    time.sleep(0.01)
+keys.close()
+print(seen, flush=True)
+"""
+
+
+def test_keys_are_read_from_a_terminal_and_it_is_put_back() -> None:
+    leader, follower = os.openpty()
+    before = termios.tcgetattr(follower)
+    child = subprocess.Popen(
+        [sys.executable, "-c", ECHO_KEYS],
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "open\n"
+    assert not termios.tcgetattr(follower)[3] & (termios.ECHO | termios.ICANON)
+    os.write(leader, b"b.")
+    assert child.communicate(timeout=30)[0] == "b.\n"
+    assert termios.tcgetattr(follower) == before
+    os.close(leader)
+    os.close(follower)
+
+
+def test_without_a_terminal_no_key_is_read() -> None:
+    with open(os.devnull) as nothing:
+        keys = Keys(nothing)
+        assert keys.pressed() == ""
+        keys.close()

@@ -112,6 +112,13 @@ def test_time_is_split_into_parts_that_do_not_overlap(one: Page) -> None:
     assert hours == {part: pytest.approx(seconds * 40 / 3600) for part, seconds in each.items()}
 
 
+def test_the_timeline_s_figures_stand_in_a_table(one: Page) -> None:
+    words = [word for word in one.words if word.strip()]
+    row = words[words.index("judging alone") + 1 :][:9]
+    added = ["2.00 s (25.0%)", "0.50 s (6.2%)", "0.50 s (6.2%)"]
+    assert row == ["first", "3", "8.00", "62.5%", "62.5%", *added, "1.00 s (12.5%)"]
+
+
 def test_a_torn_last_line_is_left_out(one: Page) -> None:
     assert "999" not in one.text
 

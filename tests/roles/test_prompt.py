@@ -14,6 +14,7 @@ GOOD = {"version": 1, "role": "reasoner", "system": None, "user": "{question}", 
 # A packaged prompt is what runs were made with: change its text only together with its version, and then this table.
 DIGESTS = {
     ("adversary", 1): "3d3dd78f12a7",
+    ("distractor", 1): "7816db27d192",
     ("chains_adversary", 1): "5ac68254cf2b",
     ("chains_reasoner", 1): "c21f4a569cb6",
     ("reasoner", 1): "6e67b7b8b773",
@@ -41,7 +42,7 @@ def test_packaged_prompts_are_pinned_to_their_versions():
 def test_packaged_prompts_say_their_role(name):
     prompt = load_prompt(name)
     assert prompt.role in name
-    assert (prompt.user_with_hint is None) == (prompt.role == "adversary")
+    assert (prompt.user_with_hint is None) == (prompt.role != "reasoner")
 
 
 def test_the_reasoner_is_asked_for_a_box_and_not_warned():

@@ -308,3 +308,18 @@ def test_generation_that_moves_is_never_asked_again(after):
     engine = ScriptedEngine(lambda request: LENGTHS[request.stage], slots=3)
     driver = scheduler(three_stages(), engine, stalled_steps=after)
     assert driver.collect(problems(2), 3, three_stages().stages) == expected
+
+
+def test_each_judged_answer_is_reported_from_hand_over_to_verdict():
+    judged, times = [], iter(range(10_000))
+    walker = scheduler(
+        three_stages(),
+        ScriptedEngine(lambda request: LENGTHS[request.stage]),
+        judge=ScriptedJudge(delay=2),
+        clock=lambda: float(next(times)),
+        on_judged=judged.append,
+    )
+    (bundle,) = walker.collect(problems(1), 3, three_stages().stages)
+    assert sorted(span.request_id for span in judged) == sorted(bundle.verdicts)
+    assert {span.stage for span in judged} == {"R1", "R3"}
+    assert all(span.end_seconds > span.start_seconds for span in judged)

@@ -1,12 +1,17 @@
 """The loop on a toy world: the order of Algorithm 1, the rows it writes, and going on exactly from any stop."""
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import pytest
 from toy_run import StopAfter, toy_config, toy_trainer
 
+from megatron_seirenes.config.schema import EvaluationSection
 from megatron_seirenes.errors import StoppedBySignal
 from megatron_seirenes.observe.metrics import validate_row
 from megatron_seirenes.observe.records import read_records
 from megatron_seirenes.observe.writer import read_metrics
+from megatron_seirenes.rollouts.scheduler import CollectionStopped
 
 TIMES = ("time/", "throughput/", "verifier/seconds")
 
@@ -104,6 +109,28 @@ def test_stopped_again_and_again_is_never_stopped(tmp_path, uninterrupted):
             resume, stops = True, stops + 1
     assert stops > 4
     assert outcome(trainer) == uninterrupted[0]
+
+
+def test_stopped_within_an_evaluation_it_is_made_later(tmp_path, uninterrupted):
+    config = toy_config(tmp_path)
+    config = config.model_copy(update={"evaluation": EvaluationSection(every=2)})
+    asked = []
+
+    def evaluate(step):
+        asked.append(step)
+        if asked == [2, 4]:
+            raise CollectionStopped("told to")
+        return {"evaluation/chains/avg@1": step / 10}
+
+    for resume in (False, True):
+        trainer = toy_trainer(config, resume=resume)
+        trainer.parts = replace(trainer.parts, evaluate=evaluate)
+        with trainer.watch, nullcontext() if resume else pytest.raises(StoppedBySignal, match="step-000003-next-3"):
+            trainer.run()
+    assert asked == [2, 4, 4, 6]
+    done = outcome(trainer)
+    assert [row.pop("evaluation/chains/avg@1", None) for row in done["rows"]] == [None, 0.2, None, 0.4, None, 0.6]
+    assert done == uninterrupted[0]
 
 
 def test_a_run_that_retires_every_question_ends_and_says_so(tmp_path):

@@ -26,7 +26,9 @@ from megatron_seirenes.rollouts.engine import Completion
 from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.seeds import stable_seed
 from megatron_seirenes.streams.streams import Streams
-from megatron_seirenes.trainer.loop import Parts, Trainer
+from megatron_seirenes.trainer.health import Health
+from megatron_seirenes.trainer.loop import Trainer
+from megatron_seirenes.trainer.parts import Parts
 from megatron_seirenes.trainer.ranks import ALONE, any_of_replica
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.shared_judge import shared_judge
@@ -188,7 +190,8 @@ def toy_trainer(
         policy_tensors=lambda: [("weight", torch.tensor(actor.weight, dtype=torch.float64))],
         ranks=ranks,
     )
-    trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}})
+    health = Health(None, directory.logs, 0, None, print)
+    trainer = Trainer(config, parts, directory, watch, stop, {"game": {"name": game.name}}, health)
     if resume:
         snapshot = newest_sound_snapshot(directory.snapshots, print)
         trainer.restore(snapshot, read_state(snapshot))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_seirenes.observe.bundle_index import BundleFacts, Entry, read_bundle, read_index
+from megatron_seirenes.observe.plain_text import shorten
 from megatron_seirenes.observe.records import Record
 from megatron_seirenes.observe.report.data import Run
 
@@ -104,14 +105,6 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-").removesuffix(".jsonl.gz"))
 
 
-def shorten(text: str, limit: int = TEXT_LIMIT) -> str:
-    """The beginning and the end of a text that is longer than `limit` characters: the answer stands at the end."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
-
-
 def _shares(sizes: Sequence[int], limit: int) -> Iterable[tuple[int, int]]:
     """File and number of bundles to take from it, evenly spaced; of two files or more the first and the last."""
     count = min(len(sizes), max(2, limit // 2), limit)
@@ -129,8 +122,8 @@ def _pack(found: RunBundles, index: int) -> dict[str, Any]:
     records = read_bundle(found.files[file], entry)
     first = records[0]
     return {
-        "question": shorten(first["question"]),
-        "gold": shorten(str(first["gold"])),
+        "question": shorten(first["question"], TEXT_LIMIT),
+        "gold": shorten(str(first["gold"]), TEXT_LIMIT),
         "records": [_light(record) for record in records],
     }
 
@@ -139,9 +132,9 @@ def _light(record: Record) -> Mapping[str, Any]:
     kept = {key: record[key] for key in SHOWN}
     extracted = record["extracted"]
     return kept | {
-        "response": shorten(record["response"]),
+        "response": shorten(record["response"], TEXT_LIMIT),
         "characters": len(record["response"]),
-        "extracted": None if extracted is None else shorten(extracted),
+        "extracted": None if extracted is None else shorten(extracted, TEXT_LIMIT),
     }
 
 

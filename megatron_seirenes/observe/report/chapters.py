@@ -9,9 +9,12 @@ from megatron_seirenes.observe.report.figures import (
     draw_against,
     draw_delta,
     draw_evaluation,
+    draw_evaluation_against,
     draw_evictions,
+    draw_saved,
     draw_time,
 )
+from megatron_seirenes.observe.report.timeline_figures import draw_added, draw_idle, draw_running
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "Benchmarks during training",
                 note="Mean over questions of the share of correct samples; 95 % intervals where measured.",
                 draw=draw_evaluation,
+            ),
+            Panel(
+                "Benchmarks against time",
+                note="The same against wall-clock hours of training since the start.",
+                draw=draw_evaluation_against("time/step", 3600, "hours"),
+            ),
+            Panel(
+                "Benchmarks against tokens",
+                note="The same against tokens generated in training since the start.",
+                draw=draw_evaluation_against("tokens/generated", 1e6, "million generated tokens"),
             ),
         ),
     ),
@@ -103,6 +116,11 @@ CHAPTERS: tuple[Chapter, ...] = (
         (
             Panel("Retired questions", ("mastery/retired",), unit="questions"),
             Panel("Questions still asked", ("mastery/live_fraction",), unit="fraction"),
+            Panel(
+                "Work saved by retiring, estimated",
+                note="If rollout work is proportional to the questions asked, a step saves the retired share of them.",
+                draw=draw_saved,
+            ),
         ),
     ),
     Chapter(
@@ -139,6 +157,21 @@ CHAPTERS: tuple[Chapter, ...] = (
                 ("time/step", "time/rollout", "time/train"),
                 note="The whole collection step, collecting, and updating with the log-probabilities before it.",
                 unit="seconds",
+            ),
+            Panel(
+                "Idle",
+                note="Share of each step in which the engine had no unfinished rollout, or the trainer did not work.",
+                draw=draw_idle,
+            ),
+            Panel(
+                "What each stage adds",
+                note="Seconds in which only this stage, none before it, ran; judging: with no rollout left to run.",
+                draw=draw_added,
+            ),
+            Panel(
+                "The last collection",
+                note="Unfinished rollouts of each stage while the last step was collected.",
+                draw=draw_running,
             ),
             Panel("Throughput", ("throughput/generated", "throughput/trained"), unit="tokens/s/device"),
         ),

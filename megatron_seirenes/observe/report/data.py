@@ -1,7 +1,7 @@
 """What the report knows of a run: its rows of metrics, its configuration, and where its rollout records lie.
 
-Reads a run directory as it is, also while the run is going on. What it refuses: a folder without metrics.jsonl, and
-broken files (DataError naming the file).
+Reads a run directory as it is, also while the run is going on; one that was only evaluated has no rows. What it
+refuses: a folder with neither metrics nor an evaluation, and broken files (DataError naming the file).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import yaml
 
 from megatron_seirenes.errors import DataError
 from megatron_seirenes.observe.metrics import find, placeholders
+from megatron_seirenes.observe.report.benchmarks import Evaluation, read_evaluation
+from megatron_seirenes.observe.timeline_analysis import TimelineAnalysis, analyse_timeline
 from megatron_seirenes.observe.writer import read_metrics
 
 
@@ -29,12 +31,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run directory. `config` is flat: dotted keys to values."""
+    """One run directory. `config` is flat: dotted keys to values. `timeline` and `evaluation` are None without one."""
 
     name: str
     folder: Path
     rows: tuple[Mapping[str, Any], ...]
     config: Mapping[str, Any]
+    timeline: TimelineAnalysis | None = None
+    evaluation: Evaluation | None = None
 
     def series(self, key: str) -> Series:
         """The finite values of one metric."""
@@ -64,12 +68,15 @@ def load_runs(folders: Sequence[Path]) -> list[Run]:
 def load_run(folder: Path, name: str) -> Run:
     """Reads one run directory. Raises DataError when there is nothing to report."""
     path = folder / "metrics.jsonl"
-    if not path.is_file():
+    evaluation = read_evaluation(folder)
+    if not path.is_file() and evaluation is None:
         raise DataError(f"{folder}: no metrics.jsonl; a report needs the directory of a run (runs/NAME)")
-    rows = tuple(read_metrics(path))
-    if not rows:
+    rows = tuple(read_metrics(path)) if path.is_file() else ()
+    if not rows and evaluation is None:
         raise DataError(f"{path}: no step has finished yet; a report needs at least one row")
-    return Run(name, folder, rows, _read_config(folder / "config.yaml"))
+    timeline = folder / "timeline.json"
+    analysis = analyse_timeline(timeline) if timeline.is_file() else None
+    return Run(name, folder, rows, _read_config(folder / "config.yaml"), analysis, evaluation)
 
 
 def label(key: str) -> str:

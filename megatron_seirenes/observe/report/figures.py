@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import plotly.graph_objects as go
 
@@ -119,7 +120,9 @@ def new_figure(x_title: str, y_title: str, log: bool = False) -> go.Figure:
 
 
 def add_line(figure: go.Figure, line: Line, several: bool, width: float = 1.8) -> None:
-    """Draws one line; its name is escaped, since Plotly reads tags in names."""
+    """Draws one line, if it has points; its name is escaped, since Plotly reads tags in names."""
+    if not line.x:
+        return
     name = f"{line.run}: {line.what}" if several else line.what
     figure.add_scatter(
         x=list(line.x),
@@ -171,6 +174,43 @@ def draw_against(total: str, scale: float, x_title: str) -> Draw:
         return figure
 
     return draw
+
+
+def draw_evaluation_against(total: str, scale: float, x_title: str) -> Draw:
+    """avg@k of each benchmark against the running total of `total`, divided by `scale` (paper, Fig. 2a)."""
+
+    def draw(runs: Sequence[Run]) -> go.Figure:
+        figure = new_figure(x_title, "fraction")
+        keys = dict.fromkeys(key for run in runs for key in run.keys("evaluation/{benchmark}/avg@{k}"))
+        for number, run in enumerate(runs):
+            spent = run.running_total(total)
+            for index, key in enumerate(keys):
+                series = run.series(key)
+                x = [spent[step] / scale for step in series.steps]
+                if x and x[-1] > 0:
+                    what = key.removeprefix("evaluation/")
+                    line = Line(run.name, what, x, series.values, *look(number, index, len(runs) > 1))
+                    add_line(figure, line, len(runs) > 1)
+        return figure
+
+    return draw
+
+
+def draw_saved(runs: Sequence[Run]) -> go.Figure:
+    """The share of rollout work that retiring questions saves (paper, Fig. 4b and c, Appendix D).
+
+    Estimated as there: work is proportional to the questions asked, so a step saves the retired share of all questions.
+    """
+    figure = new_figure("collection step", "fraction")
+    for number, run in enumerate(runs):
+        live = run.series("mastery/live_fraction")
+        saved = [1 - value for value in live.values]
+        mean = [total / count for count, total in enumerate(accumulate(saved), 1)]
+        for index, (what, values) in enumerate((("this step", saved), ("since the start", mean)) if saved else ()):
+            add_line(
+                figure, Line(run.name, what, live.steps, values, *look(number, index, len(runs) > 1)), len(runs) > 1
+            )
+    return figure
 
 
 def draw_evictions(runs: Sequence[Run]) -> go.Figure:

@@ -7,18 +7,17 @@ cannot hold (control characters, lone surrogates) become U+FFFD.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable, Sequence
 from typing import NewType
 
-Markup = NewType("Markup", str)
+from megatron_seirenes.observe.plain_text import printable
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+Markup = NewType("Markup", str)
 
 
 def text(value: object) -> Markup:
     """Any value as text, escaped for element content and for quoted attributes."""
-    return Markup(html.escape(_UNPRINTABLE.sub("\ufffd", str(value)), quote=True))
+    return Markup(html.escape(printable(str(value)), quote=True))
 
 
 def element(tag: str, *content: Markup, **attributes: str) -> Markup:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from megatron_seirenes.errors import MissingComponentError, UsageError
+from megatron_seirenes.observe.report.benchmarks import benchmark_tables
 from megatron_seirenes.observe.report.browser import browser
 from megatron_seirenes.observe.report.bundles import BUNDLES, RunBundles, find_bundles, for_page
 from megatron_seirenes.observe.report.data import Run, load_runs
@@ -26,6 +27,7 @@ from megatron_seirenes.observe.report.tables import (
     differences,
     evaluation_table,
     overview,
+    timeline_table,
 )
 
 if TYPE_CHECKING:
@@ -99,15 +101,20 @@ def _sections(runs: Sequence[Run], found: Sequence[RunBundles]) -> tuple[list[Se
     from megatron_seirenes.observe.report.chapters import CHAPTERS
     from megatron_seirenes.observe.report.figures import draw_panel
 
-    beside = {"evaluation": evaluation_table(runs), "attack": attack_table(runs)}
+    evaluations = {run.name: run.evaluation for run in runs if run.evaluation is not None}
+    beside = {
+        "evaluation": (benchmark_tables(evaluations), evaluation_table(runs)),
+        "attack": (attack_table(runs),),
+        "time": (timeline_table(runs),),
+    }
     sections = [("overview", "Overview", overview(runs))]
     figures: list[dict[str, Any]] = []
     for chapter in CHAPTERS:
         panels = [drawn for panel in chapter.panels if (drawn := draw_panel(panel, runs)) is not None]
         shown = [_figure(drawn, len(figures) + number) for number, drawn in enumerate(panels)]
         figures += [json.loads(drawn.figure.to_json()) for drawn in panels]
-        tables = beside.get(chapter.anchor)
-        content = [*([tables] if tables else []), *([element("div", *shown, class_="panels")] if shown else [])]
+        tables = [found for found in beside.get(chapter.anchor, ()) if found]
+        content = [*tables, *([element("div", *shown, class_="panels")] if shown else [])]
         if content:
             sections.append((chapter.anchor, chapter.title, join(content)))
     return [*sections, *_readings(runs, found)], figures

@@ -11,6 +11,7 @@ from megatron_seirenes.observe.metrics import find
 from megatron_seirenes.observe.report.attack import THRESHOLDS, AttackStatistics, attack_statistics
 from megatron_seirenes.observe.report.data import Run
 from megatron_seirenes.observe.report.markup import Markup, element, table, text
+from megatron_seirenes.observe.timeline_analysis import TimelineAnalysis
 
 LAST = 10
 """Steps over which the overview takes the mean."""
@@ -36,7 +37,7 @@ def evaluation_table(runs: Sequence[Run]) -> Markup | None:
         return None
     rows = [(key.removeprefix("evaluation/"), *(_first_and_last(run, key) for run in runs)) for key in keys]
     return table(
-        "Evaluation: first and last value, with the 95 % interval of the last", ("metric", *_names(runs)), rows
+        "During training: first and last value, with the 95 % interval of the last", ("metric", *_names(runs)), rows
     )
 
 
@@ -51,8 +52,21 @@ def attack_table(runs: Sequence[Run]) -> Markup | None:
     return table("Attack strength: share of steps with clean − hinted above a threshold", headings, rows)
 
 
+def timeline_table(runs: Sequence[Run]) -> Markup | None:
+    """What the timelines say: idle shares, what each stage adds to a collection, judging alone. None without one."""
+    known = [(run.name, run.timeline) for run in runs if run.timeline is not None]
+    if not known:
+        return None
+    stages = list(dict.fromkeys(stage for _, found in known for stage in found.stages))
+    added = (f"{stage} adds" for stage in stages)
+    headings = ("run", "steps", "s a step", "engine idle", "trainer idle", *added, "judging alone")
+    caption = "From the timeline: idle shares; seconds and share of a step that each stage adds after those before it"
+    return table(caption, headings, [_timeline_row(name, found, stages) for name, found in known])
+
+
 def differences(runs: Sequence[Run]) -> Markup | None:
-    """The configuration keys in which the runs differ. None for a single run."""
+    """The configuration keys in which the runs differ, of those that kept one. None for a single run."""
+    runs = [run for run in runs if run.config]
     if len(runs) < 2:
         return None
     keys = sorted({key for run in runs for key in run.config})
@@ -74,11 +88,11 @@ def _overview_row(run: Run) -> tuple[str, ...]:
     updates = sum(sum(run.series(key).values) for key in run.keys("streams/{s}/updates"))
     return (
         run.name,
-        str(run.rows[-1]["step"]),
+        str(run.rows[-1]["step"]) if run.rows else "–",
         *(_mean_of_last(run, key) for key in ("success/clean", "success/hinted", "attack/delta")),
         f"{updates:,.0f}",
         f"{sum(run.series('tokens/generated').values):,.0f}",
-        duration(sum(run.series("time/step").values)),
+        duration(sum(run.series("time/step").values) if run.rows else None),
         _last(run, "mastery/retired"),
     )
 
@@ -108,6 +122,23 @@ def _attack_cells(found: AttackStatistics) -> tuple[str, ...]:
     halves = ("–" if share is None else f"{share:.1%}" for share in (found.early, found.late))
     tail = (f"{share:.1%}" for share in found.tail)
     return (str(found.steps), *tail, *halves, slope, str(found.longest_streak), str(found.strong_steps))
+
+
+def _timeline_row(name: str, found: TimelineAnalysis, stages: Sequence[str]) -> tuple[str, ...]:
+    total, steps = found.total, len(found.steps)
+
+    def part(seconds: float) -> str:
+        return f"{seconds / steps:.2f} s ({seconds / total.seconds:.1%})"
+
+    return (
+        name,
+        str(steps),
+        f"{total.seconds / steps:.2f}",
+        f"{total.engine_idle:.1%}",
+        f"{total.trainer_idle:.1%}",
+        *(part(total.added[stage]) if stage in total.added else "–" for stage in stages),
+        part(total.judging_alone),
+    )
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
