@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import SeirenesError, StoppedBySignal
-from megatron_seirenes.games.game import Game, Stream, live_stages
+from megatron_seirenes.games.game import Game, Stream
 from megatron_seirenes.objectives.token_loss import TokenLoss
 from megatron_seirenes.observe.collection import collection_metrics
 from megatron_seirenes.problems.sampler import ProblemSampler
@@ -31,6 +31,7 @@ from megatron_seirenes.trainer.collect import Scores, credit_bundles, mismatch_m
 from megatron_seirenes.trainer.disk import Disk
 from megatron_seirenes.trainer.health import Health
 from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspection, mismatch_fault
+from megatron_seirenes.trainer.rounds import ask
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.snapshot import Cursor, remove_old, write_snapshot
 from megatron_seirenes.trainer.update import Row, empty_update_metrics, training_sequences, update_metrics
@@ -135,15 +136,20 @@ class Trainer:
         before = (parts.sampler.state_dict(), parts.streams.state_dict())
         suspended = parts.streams.begin_step()
         self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(_TIMES, 0.0)
-        problems = parts.sampler.next_batch()
+        if parts.game.memory is not None:
+            parts.game.memory.begin_step(step)
         self.watch.step_begins(step)
         self.health.beat("rollout", step)
         try:
             with self._timed("rollout"):
-                bundles = parts.scheduler.collect(problems, step, live_stages(parts.game, suspended))
+                asked = ask(parts, self._birth(step), suspended)
         except CollectionStopped:
             self._drop_step(before)
             self._save_and_stop()
+        bundles = asked.bundles
+        self.row["rollout/rounds"] = asked.rounds
+        self.row["rollout/inexact"] = int(asked.regenerations > 0)
+        self.row["time/judge_wait"] = asked.judge_wait_seconds
         rollouts = rollouts_of(bundles)
         parts.engine.sleep()
         with self._timed("train", "scoring"):
@@ -155,6 +161,9 @@ class Trainer:
         self._credit(step, bundles, scores)
         self.cursor = Cursor(self.cursor.step, next_stream=0)
 
+    def _birth(self, step: int) -> Birth:
+        return Birth(step, self.parts.streams.policy_version, self.parts.streams.update_counts())
+
     def _drop_step(self, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
         """Sampler and streams return to where they were before the step."""
         self.parts.sampler.load_state_dict(before[0])
@@ -162,16 +171,17 @@ class Trainer:
 
     def _credit(self, step: int, bundles: list[Bundle], scores: Scores) -> None:
         parts = self.parts
-        birth = Birth(step, parts.streams.policy_version, parts.streams.update_counts())
+        birth = self._birth(step)
         from_engine = self.config.rollout.behaviour_logprobs == "engine"
         groups = credit_bundles(parts.game, bundles, birth, scores, from_engine)
         for stream in parts.game.streams:
             parts.streams.offer(stream.name, groups[stream.name])
         for bundle in bundles:
             parts.sampler.observe(bundle.problem.id, parts.game.mastered(bundle))
+        if parts.game.memory is not None:
+            notes = [parts.game.memory.note(bundle) for bundle in bundles]
+            parts.game.memory.remember([note for note in notes if note is not None])
         self.row |= collection_metrics(parts.game, bundles)
-        self.row["rollout/inexact"] = int(parts.scheduler.regenerations > 0)
-        self.row["time/judge_wait"] = parts.scheduler.judge_wait_seconds
         self.spent.generated_tokens += sum(len(rollout.response_ids) for rollout in rollouts_of(bundles))
         self.watch.bundles_collected(step, bundles, groups)
 
@@ -306,6 +316,7 @@ class Trainer:
             "nonfinite_in_a_row": self.nonfinite.in_a_row,
             "sampler": self.parts.sampler.state_dict(),
             "streams": self.parts.streams.state_dict(),
+            "memory": None if self.parts.game.memory is None else self.parts.game.memory.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -316,6 +327,8 @@ class Trainer:
         self.nonfinite.in_a_row = state["nonfinite_in_a_row"]
         self.parts.sampler.load_state_dict(state["sampler"])
         self.parts.streams.load_state_dict(state["streams"])
+        if self.parts.game.memory is not None and state.get("memory") is not None:
+            self.parts.game.memory.load_state_dict(state["memory"])
 
     @contextmanager
     def _timed(self, name: str, phase: str | None = None) -> Iterator[None]:

@@ -24,6 +24,7 @@ from megatron_seirenes.trainer.assembly import (
     PolicyAssets,
     build_roles,
     build_run_game,
+    check_playable,
     check_prompt_lengths,
     load_problems,
     open_policy,
@@ -63,6 +64,7 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
     directory = RunDirectory.of(config)
     game = build_run_game(config)
     problems = load_problems(config)
+    check_playable(game, problems)
     snapshot = snapshot_to_resume(directory, resume, report=print)
     assets = open_policy(config, directory)
     directory.create()
