@@ -1,7 +1,7 @@
 """The questions of a collection step: one batch, and more while a stream that may have more rounds lacks a flush.
 
-That is dynamic sampling for any game: groups without signal are rejected by their stream, and other questions are asked
-until enough groups have signal, `Stream.max_rounds` batches were asked, or no question of the pool is left in this step.
+That is dynamic sampling for any game: streams reject groups without signal, and other questions are asked
+until enough groups have signal, `Stream.max_rounds` batches were asked, or no question of the pool is left.
 Further rounds run only the stages that the hungry streams need. What decides are verdicts, never when they came.
 """
 
