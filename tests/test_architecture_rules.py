@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge": {"device"},
     "actor": {"objectives", "bridge", "device"},
     "planning": {"bridge"},
+    "conversion": {"bridge", "actor", "device"},
     "observe": {"games"},
     "evaluation": {"games", "problems", "roles", "rollouts", "verifier", "device", "bridge", "observe", "trainer"},
     "trainer": PURE | {"device", "verifier", "rollouts", "bridge", "actor", "observe", "evaluation"},

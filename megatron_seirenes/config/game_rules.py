@@ -12,7 +12,7 @@ from megatron_seirenes.config.faults import Fault, nearest
 from megatron_seirenes.config.schema import Config, StreamSettings
 from megatron_seirenes.config.shape import MODEL, Shape
 from megatron_seirenes.games.game import Game
-from megatron_seirenes.games.registry import default_game, game_names
+from megatron_seirenes.games.registry import default_game, game_names, preset_advice
 
 
 def chosen_game(config: Config) -> Game | None:
@@ -30,7 +30,10 @@ def max_tokens(config: Config, game: Game, stage: str) -> int:
 def unknown_names(config: Config) -> Iterator[Fault]:
     """Names of games, stages, streams and roles that nothing knows."""
     if config.game.name not in game_names():
-        yield Fault("game.name", f"{config.game.name!r} is not a game; {nearest(config.game.name, game_names())}")
+        advice = preset_advice(config.game.name)
+        yield Fault(
+            "game.name", f"{config.game.name!r} is not a game; {advice}{nearest(config.game.name, game_names())}"
+        )
     games = [default_game(name) for name in game_names()]
     stages = [stage.name for game in games for stage in game.stages]
     streams = [stream.name for game in games for stream in game.streams]

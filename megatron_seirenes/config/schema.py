@@ -119,9 +119,23 @@ class StageSettings(Section):
     max_tokens: PositiveInt | None = None
 
 
+class HintMemorySettings(Section):
+    """Off without `max_age`, which counts collection steps; `min_delta` is the least reward of a hint that is kept."""
+
+    max_age: PositiveInt | None = None
+    min_delta: Fraction = 0.25
+
+
 class GameSection(Section):
+    """The game and its numbers. The options after `stages` are those of some game, and ignored by the others."""
+
     name: str = "seirenes"
     stages: dict[str, StageSettings] = {}
+    adversary: Literal["reinforce", "group_relative"] = "reinforce"
+    robust_hints: Literal["all", "misleading", "strongest"] = "all"
+    memory: HintMemorySettings = HintMemorySettings()
+    hint_file: str | None = None
+    hint_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
 
 
 class RoleSettings(Section):
@@ -144,6 +158,7 @@ class StreamSettings(Section):
     max_lag: Count = 3
     max_policy_lag: Count = 12
     max_flushes: PositiveInt = 1
+    max_rounds: PositiveInt = 1
 
 
 class ObjectiveSection(Section):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from megatron_seirenes.records import Birth, Bundle, Group, Problem, Rollout
 
@@ -29,6 +29,7 @@ class Ask:
 
 
 Expand = Callable[[Rollout | None, Problem], Sequence[Ask]]
+When = Callable[[Bundle], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class Stage:
     A stage without a parent is asked once a problem; a stage with one is asked for every rollout of the parent that
     was neither refused by its role's gate nor empty. Each asking draws `samples` responses of at most `max_tokens`.
     `parent_as` names the context key under which the parent's text reaches the prompt (`hint`). `expand` replaces the
-    default asking; `judged` sends responses to the verifier against the problem's answer.
+    default asking; `judged` sends responses to the verifier against the problem's answer. A stage with `when`, which
+    has no parent, waits until everything else of the batch is generated and judged, and is then asked of the problems
+    whose bundle says so: what it depends on is verdicts, never when they came.
     """
 
     name: str
@@ -50,12 +53,14 @@ class Stage:
     parent_as: str = "hint"
     judged: bool = True
     expand: Expand | None = None
+    when: When | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One queue of groups and how it is learned from.
 
+    `max_rounds` is how many batches of questions a collection step asks at most while the stream lacks a flush.
     `balance` says over what the loss is averaged: `group` gives every group of a flush the same weight, `question`
     first averages the groups of one question and collection step, then over questions (Eq. 13). `unit` is what its
     counters count, for people.
@@ -70,12 +75,31 @@ class Stream:
     max_lag: int
     max_policy_lag: int
     max_flushes: int = 1
+    max_rounds: int = 1
     balance: Balance = "group"
     unit: str = "groups"
 
 
 Credit = Callable[[Bundle, Birth], Mapping[str, Sequence[Group]]]
 Mastered = Callable[[Bundle], bool | None]
+Unplayable = Callable[[Problem], str | None]
+
+
+class Memory(Protocol):
+    """What a game remembers between collection steps, read by its stages' `expand`; part of a snapshot."""
+
+    def begin_step(self, step: int) -> None:
+        """A step begins; what is too old is forgotten. Calling it twice for a step changes nothing."""
+
+    def note(self, bundle: Bundle) -> Mapping[str, Any] | None:
+        """What is worth remembering of a complete bundle, as plain data; pure."""
+
+    def remember(self, notes: Sequence[Mapping[str, Any]]) -> None:
+        """Takes in the notes of a step, in the order of its questions."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +107,9 @@ class Game:
     """A game. `clean_stage` and `hinted_stage` say whose success the metrics call clean and hinted.
 
     `credit` sees a complete bundle before any filtering and returns every group of every stream, those without signal
-    included. `mastered` says whether the bundle shows its question mastered; None when it cannot tell.
+    included. `mastered` says whether the bundle shows its question mastered; None when it cannot tell. `unplayable`
+    says why a problem cannot be played (no hint is known for it, say), None when it can. `memory` is the only part of
+    a game that changes.
     """
 
     name: str
@@ -93,6 +119,8 @@ class Game:
     mastered: Mastered
     clean_stage: str
     hinted_stage: str | None = None
+    unplayable: Unplayable | None = None
+    memory: Memory | None = None
 
     def stage(self, name: str) -> Stage:
         return next(stage for stage in self.stages if stage.name == name)
@@ -111,6 +139,8 @@ def check_game(game: Game) -> Game:
             raise ValueError(
                 f"game {game.name}: stage {stage.name} has parent {stage.parent}, which does not stand before it"
             )
+        if stage.when is not None and stage.parent is not None:
+            raise ValueError(f"game {game.name}: stage {stage.name} has both a parent and a condition; keep one")
         seen.add(stage.name)
     streams: set[str] = set()
     for stream in game.streams:

@@ -1,7 +1,7 @@
 """GRPO as a game: one stage, one stream (docs/games/grpo.md).
 
-DAPO and Dr.GRPO are the same game under other settings of the objective (aggregation, clipping, advantage); dropping
-groups without signal and filling a flush before each update are properties of the streams, not of this file.
+DAPO, Dr.GRPO, RLOO and GSPO are the same game under other settings of the objective (yaml_configs/games/); dropping
+groups without signal, and asking more questions until a flush is full, are properties of the streams.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial
 
 from megatron_seirenes.games.credit import CreditRules, all_judged, count_correct, relative_group, require_samples
 from megatron_seirenes.games.game import Game, Stage, Stream
+from megatron_seirenes.games.options import GameOptions
 from megatron_seirenes.records import Birth, Bundle, Group
 
 STAGES = (Stage(name="R1", role="reasoner", samples=8, max_tokens=16_384),)
@@ -29,7 +30,7 @@ STREAMS = (
 )
 
 
-def assemble(stages: Sequence[Stage], streams: Sequence[Stream], rules: CreditRules) -> Game:
+def assemble(stages: Sequence[Stage], streams: Sequence[Stream], rules: CreditRules, options: GameOptions) -> Game:
     """The game over these stages and streams, which are `STAGES` and `STREAMS` with other numbers."""
     (r1,) = stages
     return Game(

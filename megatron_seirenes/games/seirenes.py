@@ -4,6 +4,10 @@ R1 answers the question, R2 writes hints for it, R3 answers it under each hint. 
 (Eq. 9), adversary (Eq. 11, 12) and robust (Eq. 13). A stage that was not run leaves the streams that need it without
 groups; nothing else about the other streams changes, so credit never depends on which queues are full.
 
+Options (`GameOptions`): the Adversary's credit, which hints enter the robust update, and a memory of strong hints. With
+a memory, questions with remembered hints are not given new ones: a stage M3, R3's twin without a parent, answers under
+the remembered ones, and its groups enter the robust stream like those of R3.
+
 How a hint fares: *refused* by the role's gate, it earns the role's penalty and has no answers; *empty*, it has neither
 answers nor credit; otherwise, truncated or not, it has exactly G3 judged answers, and anything else is refused.
 """
@@ -11,6 +15,7 @@ answers nor credit; otherwise, truncated or not, it has exactly G3 judged answer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from megatron_seirenes.games.credit import (
@@ -22,6 +27,10 @@ from megatron_seirenes.games.credit import (
     require_samples,
 )
 from megatron_seirenes.games.game import Game, Stage, Stream
+from megatron_seirenes.games.hinted import by_asking
+from megatron_seirenes.games.memory import HintMemory
+from megatron_seirenes.games.options import AdversaryCredit, GameOptions, RobustHints
+from megatron_seirenes.objectives.advantages import group_advantages, has_signal
 from megatron_seirenes.records import Birth, Bundle, Group, Rollout
 
 STAGES = (
@@ -66,43 +75,141 @@ STREAMS = (
 )
 
 
-def assemble(stages: Sequence[Stage], streams: Sequence[Stream], rules: CreditRules) -> Game:
+def assemble(stages: Sequence[Stage], streams: Sequence[Stream], rules: CreditRules, options: GameOptions) -> Game:
     """The game over these stages and streams, which are `STAGES` and some of `STREAMS` with other numbers."""
-    by_name = {stage.name: stage for stage in stages}
     hinted = any("R3" in stream.needs for stream in streams)
+    by_name = {stage.name: stage for stage in stages}
+    memory = None
+    if options.memory is not None and hinted:
+        memory = HintMemory(options.memory, by_name["R2"].samples, partial(_strong_hints, r3=by_name["R3"]))
+        by_name["R2"] = replace(by_name["R2"], expand=memory.ask_anew)
+        by_name["M3"] = replace(by_name["R3"], name="M3", parent=None, expand=memory.ask_again)
+    play = _Play(by_name, tuple(stream.name for stream in streams), rules, options.adversary, options.robust_hints)
     return Game(
         name="seirenes",
-        stages=tuple(stages),
-        streams=tuple(streams),
-        credit=partial(_credit, stages=by_name, streams=tuple(stream.name for stream in streams), rules=rules),
+        stages=tuple(by_name.values()),
+        streams=tuple(_adapted(stream, options, memory is not None) for stream in streams),
+        credit=partial(_credit, play=play),
         mastered=partial(_mastered, stages=by_name, criterion=rules.mastery if hinted else "clean"),
         clean_stage="R1",
         hinted_stage="R3" if hinted else None,
+        memory=memory,
     )
 
 
-def _credit(
-    bundle: Bundle, birth: Birth, *, stages: Mapping[str, Stage], streams: Sequence[str], rules: CreditRules
-) -> Mapping[str, Sequence[Group]]:
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """What credit reads beside the bundle."""
+
+    stages: Mapping[str, Stage]
+    streams: tuple[str, ...]
+    rules: CreditRules
+    adversary: AdversaryCredit
+    robust_hints: RobustHints
+
+
+def _adapted(stream: Stream, options: GameOptions, remembers: bool) -> Stream:
+    """The stream as the options want it: a grouped Adversary is clipped like the others, and counts questions."""
+    if stream.name == "adversary" and options.adversary == "group_relative":
+        return replace(stream, objective="clipped", unit="groups")
+    if stream.name != "robust":
+        return stream
+    wanted = {"R1"} if options.robust_hints == "misleading" else set()
+    wanted |= {"M3"} if remembers else set()
+    return replace(stream, needs=(*stream.needs, *sorted(wanted)))
+
+
+def _credit(bundle: Bundle, birth: Birth, *, play: _Play) -> Mapping[str, Sequence[Group]]:
     clean = bundle.of_stage("R1")
     if clean:
-        require_samples(bundle, stages["R1"], clean)
+        require_samples(bundle, play.stages["R1"], clean)
     hints = bundle.of_stage("R2")
     if hints:
-        require_samples(bundle, stages["R2"], hints)
-    answers = {hint.id: _answers(bundle, hint, stages["R3"]) for hint in hints}
+        require_samples(bundle, play.stages["R2"], hints)
+    answers = {hint.id: _answers(bundle, hint, play.stages["R3"]) for hint in hints}
+    groups = {
+        "clean": [relative_group(bundle, birth, clean, stream="clean", rules=play.rules)] if clean else [],
+        "adversary": _adversary_groups(bundle, birth, hints, answers, play) if clean else [],
+        "robust": _robust_groups(bundle, birth, hints, answers, play),
+    }
+    return {name: groups[name] for name in play.streams}
 
-    groups: dict[str, list[Group]] = {"clean": [], "adversary": [], "robust": []}
-    if clean:
-        groups["clean"] = [relative_group(bundle, birth, clean, stream="clean", rules=rules)]
-    for hint in hints:
-        under_hint = answers[hint.id]
-        if clean and (under_hint or hint.id in bundle.refused):
-            groups["adversary"].append(_hint_group(bundle, birth, hint, clean, under_hint, rules))
-        if under_hint:
-            path = hint.request.path
-            groups["robust"].append(relative_group(bundle, birth, under_hint, stream="robust", rules=rules, path=path))
-    return {name: groups[name] for name in streams}
+
+def _adversary_groups(
+    bundle: Bundle,
+    birth: Birth,
+    hints: Sequence[Rollout],
+    answers: Mapping[str, Sequence[Rollout]],
+    play: _Play,
+) -> list[Group]:
+    """One group a hint that earned something (Eq. 12), or, group-relative, one for all such hints of the question."""
+    clean = bundle.of_stage("R1")
+    groups = [
+        _hint_group(bundle, birth, hint, clean, answers[hint.id], play.rules)
+        for hint in hints
+        if answers[hint.id] or hint.id in bundle.refused
+    ]
+    if play.adversary == "reinforce" or not groups:
+        return groups
+    rewards = tuple(group.rewards[0] for group in groups)
+    return [
+        replace(
+            groups[0],
+            id=group_id(bundle, "R2"),
+            rollouts=tuple(group.rollouts[0] for group in groups),
+            rewards=rewards,
+            advantages=group_advantages(rewards, epsilon=play.rules.advantage_epsilon, kind=play.rules.advantage),
+            has_signal=has_signal(rewards),
+        )
+    ]
+
+
+def _robust_groups(
+    bundle: Bundle,
+    birth: Birth,
+    hints: Sequence[Rollout],
+    answers: Mapping[str, Sequence[Rollout]],
+    play: _Play,
+) -> list[Group]:
+    """H_q of Eq. 13: the chosen hints' answers, a group each; those under remembered hints always."""
+    chosen = _chosen(bundle, [hint for hint in hints if answers[hint.id]], answers, play.robust_hints)
+    groups = [(hint.request.path, answers[hint.id]) for hint in chosen]
+    if "M3" in play.stages:
+        again = by_asking(bundle, play.stages["M3"], bundle.of_stage("M3"))
+        groups += [((index,), answered) for index, answered in enumerate(again)]
+    return [
+        relative_group(bundle, birth, answered, stream="robust", rules=play.rules, path=path)
+        for path, answered in groups
+    ]
+
+
+def _chosen(
+    bundle: Bundle, hints: Sequence[Rollout], answers: Mapping[str, Sequence[Rollout]], which: RobustHints
+) -> Sequence[Rollout]:
+    """The hints that enter the robust update, in their order; the first of equally strong ones is the strongest."""
+    if which == "misleading":
+        return [hint for hint in hints if _gained(bundle, answers[hint.id]) > 0]
+    if which == "strongest":
+        return sorted(hints, key=lambda hint: count_correct(bundle, answers[hint.id]))[:1]
+    return hints
+
+
+def _gained(bundle: Bundle, under_hint: Sequence[Rollout]) -> int:
+    """c1 G3 - c3 G1: the Adversary's reward (Eq. 11) times G1 G3, in whole numbers."""
+    clean = bundle.of_stage("R1")
+    return count_correct(bundle, clean) * len(under_hint) - count_correct(bundle, under_hint) * len(clean)
+
+
+def _strong_hints(bundle: Bundle, min_delta: float, *, r3: Stage) -> list[str]:
+    """The texts of the fresh hints under which the Reasoner lost at least `min_delta` (Eq. 11)."""
+    clean = bundle.of_stage("R1")
+    return [
+        hint.text
+        for hint in bundle.of_stage("R2")
+        if clean
+        and (under_hint := _answers(bundle, hint, r3))
+        and _gained(bundle, under_hint) >= min_delta * len(clean) * len(under_hint)
+    ]
 
 
 def _answers(bundle: Bundle, hint: Rollout, r3: Stage) -> tuple[Rollout, ...]:
@@ -132,7 +239,7 @@ def _hint_group(
         reward = rules.penalty(hint.request.role)
         signal = reward != 0
     else:
-        gained = count_correct(bundle, clean) * len(under_hint) - count_correct(bundle, under_hint) * len(clean)
+        gained = _gained(bundle, under_hint)
         reward = gained / (len(clean) * len(under_hint))
         signal = gained != 0
     return Group(

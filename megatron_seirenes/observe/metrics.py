@@ -52,6 +52,8 @@ SECTIONS: tuple[Section, ...] = (
         Metric("step", "steps", "total", "The collection step that the row describes, counted from 1."),
         Metric("policy_version", "updates", "total",
                "Version of the only policy: optimizer steps since the run began."),
+        Metric("rollout/rounds", "batches", "count",
+               "Batches of questions that the step asked; more than 1 only where a stream has `max_rounds`."),
         Metric("metrics/nonfinite", "values", "count",
                "Values of this row that were NaN or infinite; they are written as null."),
     )),

@@ -104,7 +104,11 @@ def chain_problem(chain: Chain) -> Problem:
         question=chain.text,
         answer=str(chain.answer),
         source="chain_arithmetic",
-        meta={"start": chain.start, "steps": [[step.operation, step.operand] for step in chain.steps]},
+        meta={
+            "start": chain.start,
+            "steps": [[step.operation, step.operand] for step in chain.steps],
+            "solution": " ".join(f"{label} {value}" for label, value in zip(LABELS, chain.values, strict=False)),
+        },
     )
 
 

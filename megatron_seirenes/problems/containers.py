@@ -57,7 +57,7 @@ def read_rows(path: Path) -> NumberedRows:
         yield from read(path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, csv.Error, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, RecursionError, csv.Error, pyarrow.ArrowException) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
 
@@ -71,7 +71,7 @@ def _jsonl_rows(path: Path) -> NumberedRows:
 def _json_object(line: str) -> Mapping[str, Any] | ValueError:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return ValueError(f"not JSON: {error}")
     return _object(row)
 

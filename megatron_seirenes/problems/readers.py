@@ -150,6 +150,9 @@ def _problem(form: Format, name: str, row: _Row) -> Problem | str:
     if empty:
         return f"{row.where}: empty {' and '.join(empty)}"
     meta = {key: content[key] for key in form.meta if content.get(key) is not None}
+    solution = content.get("solution", content.get("Solution"))
+    if isinstance(solution, str) and solution.strip():
+        meta["solution"] = solution.strip()
     if distractor is not None:
         meta["distractor"] = str(distractor).strip()
     return Problem(f"{name}/{row.number if own_id is None else own_id}", question, answer, name, meta)

@@ -15,7 +15,7 @@ It refuses an empty pool, equal ids, and the state of another pool or seed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -68,15 +68,20 @@ class ProblemSampler:
         """The number of the epoch that the next problem comes from or the last came from; -1 before the first batch."""
         return self._epoch
 
-    def next_batch(self) -> list[Problem]:
-        """The next batch; shorter than `per_step` only when fewer questions are live, empty when all are retired."""
-        size = min(self._per_step, len(self._problems) - len(self._retired))
-        batch: dict[str, None] = {}
+    def next_batch(self, without: Iterable[str] = ()) -> list[Problem]:
+        """The next batch; shorter than `per_step` only when fewer questions are live, empty when all are retired.
+
+        Questions of `without`, which this step has asked already, are put off like those that the batch holds.
+        """
+        batch: dict[str, None] = dict.fromkeys(without)
+        asked = len(batch)
+        live = len(self._problems) - len(self._retired) - sum(problem_id not in self._retired for problem_id in batch)
+        size = asked + min(self._per_step, live)
         while len(batch) < size:
             self._draw_into(batch, size)
             if len(batch) < size:
                 self._start_epoch()
-        return [self._problems[problem_id] for problem_id in batch]
+        return [self._problems[problem_id] for problem_id in list(batch)[asked:]]
 
     def observe(self, problem_id: str, mastered: bool | None) -> None:
         """Counts one step's evidence: true lengthens the question's streak, false ends it, None leaves it.

@@ -41,7 +41,7 @@ def read_records(path: str | Path) -> list[Record]:
 def _record(line: str, where: str) -> Record:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON: {error}") from None
     if not isinstance(row, dict):
         raise DataError(f"{where}: a JSON object expected, {type(row).__name__} seen")

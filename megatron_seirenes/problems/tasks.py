@@ -1,4 +1,5 @@
-"""Procedural tasks: questions that are made, not read. A new task is a new row of TASKS.
+"""Procedural tasks: questions that are made, not read. A new task is a new row of TASKS; `reasoning_gym/NAME` is a task
+of that package.
 
 A task makes `count` different problems of a split from a seed, and distractors for its own problems by name. The
 distractor of a problem depends on the name, the seed and the problem's id alone, not on its neighbours.
@@ -15,6 +16,7 @@ from typing import Any
 from megatron_seirenes.errors import DataError
 from megatron_seirenes.problems.chain_statements import HintKind, make_hint
 from megatron_seirenes.problems.chains import Split, chain_of, make_chain_problems
+from megatron_seirenes.problems.reasoning_gym_tasks import PREFIX, make_reasoning_gym_problems
 from megatron_seirenes.records import Problem
 from megatron_seirenes.seeds import stable_seed
 
@@ -56,8 +58,10 @@ TASKS: dict[str, Task] = {
 
 def make_task_problems(name: str, options: Mapping[str, Any], split: Split, count: int, seed: int) -> list[Problem]:
     """`count` different problems of a task's split. Raises DataError for an unknown task or options it cannot meet."""
+    if name.startswith(PREFIX):
+        return make_reasoning_gym_problems(name, options, split, count, seed)
     if name not in TASKS:
-        raise DataError(f"unknown task {name!r}; known: {', '.join(TASKS)}")
+        raise DataError(f"unknown task {name!r}; known: {', '.join(TASKS)}, and {PREFIX}NAME")
     return TASKS[name].make_problems(options, split, count, seed)
 
 

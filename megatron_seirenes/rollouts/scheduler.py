@@ -7,8 +7,12 @@ parentless stage of the whole batch has ended, T(R1 || R2) + T(R3). Held childre
 ended, and because engines serve first come, first served, no child of a parentless stage starts later when streamed
 than behind the barrier, however few the slots.
 
+A stage with a condition (`Stage.when`) is a second round: once everything else has ended and every verdict is known, it
+is asked of the problems whose bundles meet the condition. An asking of it whose prompt is too long is left out.
+
 Invariants:
-  * what is submitted, and when, depends on engine steps only: never on verdicts, on the judge's speed or on a clock;
+  * what is submitted, and when, depends on engine steps only, in the second round also on what the verdicts are: never
+    on the judge's speed or on a clock;
   * every submitted request ends as exactly one rollout of exactly one bundle, or the collection raises;
   * when engines return from `stalled_steps` steps without a token although requests run, these are aborted and
     submitted again, the same and in the same order: the step is then repeatable in its questions, not in every bit;
@@ -26,6 +30,7 @@ from dataclasses import dataclass
 from megatron_seirenes.errors import DataError, SeirenesError
 from megatron_seirenes.games.game import Game, Stage
 from megatron_seirenes.records import Bundle, Problem, Request, Rollout, Verdict
+from megatron_seirenes.rollouts.bundles import assemble_bundle
 from megatron_seirenes.rollouts.engine import Completion, Engine
 from megatron_seirenes.rollouts.progress import JudgingSpan, Progress, RolloutSpan
 from megatron_seirenes.rollouts.requests import Drawing, RoleLike, build_requests, queue_order
@@ -103,13 +108,19 @@ class RolloutScheduler:
             raise ValueError("two problems of one collection step share an id")
         collection = _Collection(self, problems, step, live)
         collection.start()
+        self._finish(collection)
+        collection.second_round()
+        self._finish(collection)
+        return collection.bundles()
+
+    def _finish(self, collection: _Collection) -> None:
         while collection.unfinished:
             if self.should_stop is not None and self.should_stop():
                 collection.abandon()
-                raise CollectionStopped(f"step {step} was stopped after {collection.engine_steps} engine steps")
+                steps = f"step {collection.drawing.step} was stopped after {collection.engine_steps} engine steps"
+                raise CollectionStopped(steps)
             collection.advance()
             collection.ask_again_if_stalled()
-        return collection.bundles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +159,18 @@ class _Collection:
         self.refused: dict[str, str] = {}
         self.stall = StallDetector(owner.stalled_steps)
         owner.regenerations = 0
+        owner.judge_wait_seconds = 0.0
         self.submitted = 0
         self.tokens = 0
 
     def start(self) -> None:
-        """Submits every stage without a parent, short stages first, then in order of problems."""
+        """Submits every stage without parent and condition, short stages first, then in order of problems."""
+        if self._conditional():
+            self.owed = dict.fromkeys(self.problems, 1)  # the second round, which is decided later
+        roots = [stage for stage in self.stages.values() if stage.parent is None and stage.when is None]
         requests = [
             request
-            for stage in queue_order([stage for stage in self.stages.values() if stage.parent is None])
+            for stage in queue_order(roots)
             for problem in self.problems.values()
             for request in self._build(stage, problem, None)
         ]
@@ -165,7 +180,30 @@ class _Collection:
                     f"problem {request.problem_id}: its {request.stage} prompt has {len(request.prompt_ids)} tokens; "
                     f"rollout.max_prompt_tokens allows {self.owner.max_prompt_tokens}"
                 )
-        self.roots_running = len(requests)
+        self._submit_roots(requests)
+
+    def second_round(self) -> None:
+        """Asks the stages with a condition of the problems whose bundles, judged by now, meet it."""
+        conditional = self._conditional()
+        if not conditional:
+            return
+        bundles = self.bundles()
+        requests = [
+            request
+            for stage in conditional
+            for bundle in bundles
+            if stage.when is not None and stage.when(bundle)
+            for request in self._build(stage, bundle.problem, None)
+        ]
+        self._submit_roots([r for r in requests if len(r.prompt_ids) <= self.owner.max_prompt_tokens])
+        for problem_id in self.problems:
+            self._settle(problem_id)
+
+    def _conditional(self) -> tuple[Stage, ...]:
+        return queue_order([stage for stage in self.stages.values() if stage.when is not None])
+
+    def _submit_roots(self, requests: Sequence[Request]) -> None:
+        self.roots_running += len(requests)
         for request in requests:
             self.owed[request.problem_id] += 1
         self._submit(requests)
@@ -215,7 +253,7 @@ class _Collection:
         before = self._now()
         self._hear(self.owner.judge.drain())
         after = self._now()
-        self.owner.judge_wait_seconds = 0.0 if before is None or after is None else after - before
+        self.owner.judge_wait_seconds += 0.0 if before is None or after is None else after - before
         self._report()
         return [self._bundle(problem) for problem in self.problems.values()]
 
@@ -341,24 +379,3 @@ def too_long_reason(requests: Sequence[Request], max_prompt_tokens: int) -> str 
     if longest is None or len(longest.prompt_ids) <= max_prompt_tokens:
         return None
     return f"makes a {longest.stage} prompt of {len(longest.prompt_ids)} tokens, of {max_prompt_tokens} allowed"
-
-
-def assemble_bundle(
-    problem: Problem,
-    step: int,
-    stages: Sequence[str],
-    rollouts: Sequence[Rollout],
-    verdicts: Mapping[str, Verdict],
-    refused: Mapping[str, str],
-) -> Bundle:
-    """The bundle of one problem out of its own rollouts and what is known of them: stages in the given order."""
-    return Bundle(
-        problem=problem,
-        step=step,
-        rollouts={
-            stage: tuple(sorted((r for r in rollouts if r.request.stage == stage), key=lambda r: r.request.path))
-            for stage in stages
-        },
-        verdicts={r.id: verdicts[r.id] for r in rollouts if r.id in verdicts},
-        refused={r.id: refused[r.id] for r in rollouts if r.id in refused},
-    )

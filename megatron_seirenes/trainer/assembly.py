@@ -15,6 +15,8 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import ConfigError, DataError
 from megatron_seirenes.games.credit import CreditRules
 from megatron_seirenes.games.game import Game
+from megatron_seirenes.games.hint_file import read_hints
+from megatron_seirenes.games.options import GameOptions, MemoryOptions
 from megatron_seirenes.games.registry import StreamOverrides, build_game
 from megatron_seirenes.problems.readers import read_problems
 from megatron_seirenes.records import Problem
@@ -89,7 +91,28 @@ def build_run_game(config: Config) -> Game:
             overlong_penalty=config.objective.overlong_penalty,
             overlong_cache=config.objective.overlong_cache,
         ),
+        options=_game_options(config),
     )
+
+
+def _game_options(config: Config) -> GameOptions:
+    game = config.game
+    return GameOptions(
+        adversary=game.adversary,
+        robust_hints=game.robust_hints,
+        memory=None if game.memory.max_age is None else MemoryOptions(game.memory.max_age, game.memory.min_delta),
+        hints=read_hints(Path(game.hint_file)) if game.hint_file is not None else {},
+        hint_share=game.hint_share,
+    )
+
+
+def check_playable(game: Game, problems: Iterable[Problem]) -> None:
+    """Every problem can be played by the game. Raises DataError naming the first that cannot, and how many."""
+    reasons = {problem.id: game.unplayable(problem) for problem in problems} if game.unplayable is not None else {}
+    faults = [(problem_id, reason) for problem_id, reason in reasons.items() if reason is not None]
+    if faults:
+        problem_id, reason = faults[0]
+        raise DataError(f"game {game.name}: problem {problem_id}: {reason} ({len(faults)} of {len(reasons)} problems)")
 
 
 def build_roles(config: Config, names: Iterable[str], chat: ChatFormat) -> Roles:

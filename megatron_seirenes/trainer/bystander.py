@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class GatheredRecords:
-    """Writes the records of all replicas: each leader encodes its own, rank 0 writes them in the order of replicas.
+    """Writes the records of all replicas: each leader encodes its own, rank 0 writes them in the order of questions.
 
     `write` is collective; the file is on the disk when it returns on rank 0.
     """
@@ -34,12 +34,15 @@ class GatheredRecords:
         self._run_dir = run_dir
         self._ranks = ranks
 
-    def write(self, step: int, bundles: Sequence[Sequence[Record]]) -> None:
+    def write(self, step: int, bundles: Sequence[Sequence[Record]], order: Sequence[str]) -> None:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="records") as pool:
             encoded = encode_bundles(bundles, pool)
         of_replicas = leaders_to_first(self._ranks, encoded)
         if of_replicas is not None:
-            write_bundles(self._run_dir, step, [bundle for own in of_replicas for bundle in own])
+            place = {problem_id: number for number, problem_id in enumerate(order)}
+            filled = [(bundle, bundle.facts) for own in of_replicas for bundle in own if bundle.facts is not None]
+            filled.sort(key=lambda pair: place[pair[1].problem_id])
+            write_bundles(self._run_dir, step, [bundle for bundle, _ in filled])
 
     def wait(self) -> None:
         """Nothing is ever under way."""
@@ -85,12 +88,16 @@ class Bystander:
     def progress(self, progress: Progress) -> None: ...
 
     def bundles_collected(
-        self, step: int, bundles: Sequence[Bundle], credited: Sequence[Mapping[str, Sequence[Group]]]
+        self,
+        step: int,
+        order: Sequence[str],
+        bundles: Sequence[Bundle],
+        credited: Sequence[Mapping[str, Sequence[Group]]],
     ) -> None:
         """Collective, as on rank 0."""
         if self._config.observe.rollouts:
             records = [rollout_records(*pair, self._decode) for pair in zip(bundles, credited, strict=True)]
-            self._records.write(step, records)
+            self._records.write(step, records, order)
 
     def settle(self) -> None: ...
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from megatron_seirenes.actor.sequences import ResponseLogprobs, TokenSequence
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.observe.collection import Tally, tally_bundles
 from megatron_seirenes.records import Birth, Bundle, Group, GroupSummary, Rollout
-from megatron_seirenes.rollouts.scheduler import RolloutScheduler
 from megatron_seirenes.trainer.payloads import summary_of
 from megatron_seirenes.trainer.ranks import Ranks, of_leaders
+from megatron_seirenes.trainer.rounds import Asked
 from megatron_seirenes.trainer.sharing import Cost, Move, deliver, scoring_parts
 
 if TYPE_CHECKING:
@@ -59,11 +59,13 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """What one question brought: its groups by stream, signal or not, and whether it was mastered."""
+    """What one question brought: its groups by stream, signal or not, whether it was mastered, and what the game's
+    memory notes of it."""
 
     problem_id: str
     groups: Mapping[str, tuple[GroupSummary, ...]]
     mastered: bool | None
+    note: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,25 +158,26 @@ def credit_bundles(
     ]
 
 
-def harvest_of(
-    game: Game,
-    bundles: Sequence[Bundle],
-    credited: Sequence[Credited],
-    gaps: Gaps,
-    scheduler: RolloutScheduler,
-    home: int,
-) -> Harvest:
+def harvest_of(game: Game, asked: Asked, credited: Sequence[Credited], gaps: Gaps, home: int) -> Harvest:
     """What replica `home` tells the others of its bundles and of the groups they were credited with."""
     yields = tuple(
         Yield(
             problem_id=bundle.problem.id,
             groups={stream: tuple(summary_of(group, home) for group in found) for stream, found in groups.items()},
             mastered=game.mastered(bundle),
+            note=None if game.memory is None else game.memory.note(bundle),
         )
-        for bundle, groups in zip(bundles, credited, strict=True)
+        for bundle, groups in zip(asked.bundles, credited, strict=True)
     )
-    inexact = scheduler.regenerations > 0
-    return Harvest(yields, tally_bundles(game, bundles), gaps, scheduler.judge_wait_seconds, inexact)
+    tally = tally_bundles(game, asked.bundles)
+    return Harvest(yields, tally, gaps, asked.judge_wait_seconds, asked.regenerations > 0)
+
+
+def joined(harvests: Iterable[Harvest], order: Sequence[str]) -> Harvest:
+    """All replicas' harvests as one, its questions in the given order."""
+    total = sum(harvests, Harvest())
+    place = {problem_id: number for number, problem_id in enumerate(order)}
+    return replace(total, yields=tuple(sorted(total.yields, key=lambda one: place[one.problem_id])))
 
 
 def _with_logprobs(group: Group, scores: Scores, from_engine: bool) -> Group:

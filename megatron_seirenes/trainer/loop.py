@@ -16,7 +16,7 @@ rank 0's on every rank.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from megatron_seirenes.config.loading import dump_config
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import SeirenesError, StoppedBySignal
-from megatron_seirenes.games.game import Stream, live_stages
+from megatron_seirenes.games.game import Stream
 from megatron_seirenes.observe.collection import tally_metrics
-from megatron_seirenes.records import Birth, Bundle
+from megatron_seirenes.records import Birth
 from megatron_seirenes.rollouts.scheduler import CollectionStopped
 from megatron_seirenes.trainer.agreement import check_agreement
 from megatron_seirenes.trainer.budget import Spent, reason_to_end
@@ -36,6 +36,7 @@ from megatron_seirenes.trainer.collect import (
     Harvest,
     credit_bundles,
     harvest_of,
+    joined,
     measure_gaps,
     mismatch_metrics,
     rollouts_of,
@@ -47,9 +48,9 @@ from megatron_seirenes.trainer.numbers import NonfiniteUpdates, keep_for_inspect
 from megatron_seirenes.trainer.parts import Parts, StopRequest
 from megatron_seirenes.trainer.payloads import PayloadStore, rehomed
 from megatron_seirenes.trainer.ranks import any_rank, from_first, of_leaders
+from megatron_seirenes.trainer.rounds import Asked, ask
 from megatron_seirenes.trainer.run_directory import RunDirectory
 from megatron_seirenes.trainer.shared_snapshot import write_shared_snapshot
-from megatron_seirenes.trainer.sharing import share_of
 from megatron_seirenes.trainer.snapshot import Cursor, remove_old
 from megatron_seirenes.trainer.totals import TIMES, step_totals
 from megatron_seirenes.trainer.update import Row, empty_update_metrics, flush_parts, own_sequences, update_metrics
@@ -131,44 +132,47 @@ class Trainer:
         before = (parts.sampler.state_dict(), parts.streams.state_dict())
         suspended = parts.streams.begin_step()
         self.row = {"step": step} | empty_update_metrics(parts.game.streams) | dict.fromkeys(TIMES, 0.0)
-        batch = parts.sampler.next_batch()
-        places = parts.ranks.places
-        questions = share_of(batch, places.replica_of(parts.ranks.rank), places.replicas)
+        if parts.game.memory is not None:
+            parts.game.memory.begin_step(step)
         self.watch.step_begins(step)
         self.health.beat("rollout", step)
-        bundles: list[Bundle] | None = None
-        with self._timed("rollout"), suppress(CollectionStopped):
-            bundles = parts.scheduler.collect(questions, step, live_stages(parts.game, suspended))
-        if any_rank(parts.ranks, bundles is None) or bundles is None:
+        try:
+            with self._timed("rollout"):
+                asked = ask(parts, self._birth(step), suspended)
+        except CollectionStopped:
             self._drop_step(before)
             self._save_and_stop()
-        credited, harvest = self._harvest(step, bundles)
+        credited, harvest = self._harvest(step, asked)
+        self.row["rollout/rounds"] = asked.rounds
         self.row |= mismatch_metrics(harvest.gaps)
         if fault := mismatch_fault(self.row, self.config.faults.mismatch_limit):
             self._drop_step(before)
             self._save_and_fail(fault)
         self._learn_of(harvest, credited)
-        self.watch.bundles_collected(step, bundles, credited)
+        self.watch.bundles_collected(step, asked.order, asked.bundles, credited)
         self.cursor = Cursor(self.cursor.step, next_stream=0)
+
+    def _birth(self, step: int) -> Birth:
+        return Birth(step, self.parts.streams.policy_version, self.parts.streams.update_counts())
 
     def _drop_step(self, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
         """Sampler and streams return to where they were before the step."""
         self.parts.sampler.load_state_dict(before[0])
         self.parts.streams.load_state_dict(before[1])
 
-    def _harvest(self, step: int, bundles: list[Bundle]) -> tuple[list[Credited], Harvest]:
+    def _harvest(self, step: int, asked: Asked) -> tuple[list[Credited], Harvest]:
         """Credits this replica's bundles; returns that, and what all replicas have to tell of theirs."""
         parts, ranks = self.parts, self.parts.ranks
-        rollouts = rollouts_of(bundles)
+        rollouts = rollouts_of(asked.bundles)
         parts.engine.sleep()
         with self._timed("train", "scoring"):
             scores = score(parts.actor, ranks, rollouts, self.config.objective.reference_kl > 0, parts.cost)
-        birth = Birth(step, parts.streams.policy_version, parts.streams.update_counts())
+        birth = self._birth(step)
         from_engine = self.config.rollout.behaviour_logprobs == "engine"
-        credited = credit_bundles(parts.game, bundles, birth, scores, from_engine)
+        credited = credit_bundles(parts.game, asked.bundles, birth, scores, from_engine)
         gaps, home = measure_gaps(rollouts, scores), ranks.places.replica_of(ranks.rank)
-        told = harvest_of(parts.game, bundles, credited, gaps, parts.scheduler, home)
-        return credited, sum(of_leaders(ranks, told), Harvest())
+        told = harvest_of(parts.game, asked, credited, gaps, home)
+        return credited, joined(of_leaders(ranks, told), asked.order)
 
     def _learn_of(self, harvest: Harvest, credited: Sequence[Credited]) -> None:
         """Puts the step's groups into their streams, keeps the tokens of our own, counts mastery, fills the row."""
@@ -177,6 +181,8 @@ class Trainer:
             parts.streams.offer(stream.name, [group for one in harvest.yields for group in one.groups[stream.name]])
         for one in harvest.yields:
             parts.sampler.observe(one.problem_id, one.mastered)
+        if parts.game.memory is not None:
+            parts.game.memory.remember([one.note for one in harvest.yields if one.note is not None])
         for group in chain.from_iterable(chain.from_iterable(groups.values()) for groups in credited):
             self.payloads.add(group)
         self._forget_payloads()
@@ -323,6 +329,7 @@ class Trainer:
             "nonfinite_in_a_row": self.nonfinite.in_a_row,
             "sampler": self.parts.sampler.state_dict(),
             "streams": self.parts.streams.state_dict(),
+            "memory": None if self.parts.game.memory is None else self.parts.game.memory.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -333,6 +340,8 @@ class Trainer:
         self.nonfinite.in_a_row = state["nonfinite_in_a_row"]
         self.parts.sampler.load_state_dict(state["sampler"])
         self.parts.streams.load_state_dict(rehomed(state["streams"], self.parts.ranks.places.replicas))
+        if self.parts.game.memory is not None and state.get("memory") is not None:
+            self.parts.game.memory.load_state_dict(state["memory"])
 
     def restore(self, snapshot: Path, state: Mapping[str, Any]) -> None:
         """Goes on from a snapshot and its (perhaps adapted) state. Collective. Raises DataError."""

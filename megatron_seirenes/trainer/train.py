@@ -26,6 +26,7 @@ from megatron_seirenes.trainer.assembly import (
     PolicyAssets,
     build_roles,
     build_run_game,
+    check_playable,
     check_policy_given,
     check_prompt_lengths,
     load_problems,
@@ -79,6 +80,7 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
     directory = RunDirectory.of(config)
     game = build_run_game(config)
     problems = load_problems(config)
+    check_playable(game, problems)
     check_policy_given(config)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())

@@ -16,7 +16,7 @@ from megatron_seirenes.games.game import Game
 from megatron_seirenes.observe.console import Console, make_console
 from megatron_seirenes.observe.forecast import Spent as ForecastSpent
 from megatron_seirenes.observe.record_writer import RecordWriter
-from megatron_seirenes.observe.records import rollout_records
+from megatron_seirenes.observe.records import Record, rollout_records
 from megatron_seirenes.observe.tensorboard import RowSink, TensorBoardSink, WandbSink
 from megatron_seirenes.observe.timeline import Span, Timeline, TimelineFile, steady_clock
 from megatron_seirenes.observe.writer import MetricsWriter
@@ -150,9 +150,16 @@ class Watch:
             self._console.progress(progress.finished, progress.submitted, progress.tokens)
 
     def bundles_collected(
-        self, step: int, bundles: Sequence[Bundle], credited: Sequence[Mapping[str, Sequence[Group]]]
+        self,
+        step: int,
+        order: Sequence[str],
+        bundles: Sequence[Bundle],
+        credited: Sequence[Mapping[str, Sequence[Group]]],
     ) -> None:
-        """Writes the step's rollout records, those of all replicas, and puts this one's rollouts on the timeline."""
+        """Writes the step's rollout records, those of all replicas, and puts this one's rollouts on the timeline.
+
+        `order` has the ids of all replicas' questions, in the order of the records.
+        """
         for category, spans in (("rollout", self._rollout_spans), ("judging", self._judging_spans)):
             self._timeline.add_overlapping(category, category, spans)
             spans.clear()
@@ -160,9 +167,15 @@ class Watch:
             return
         records = [rollout_records(*pair, self._decode) for pair in zip(bundles, credited, strict=True)]
         with self._disk.guard("rollout records", "those of a step are lost"):
-            self._records.write(step, records)
+            self._write_records(step, records, order)
         if self._console is not None and records:
             self._console.bundle(records[-1])
+
+    def _write_records(self, step: int, records: Sequence[Sequence[Record]], order: Sequence[str]) -> None:
+        if isinstance(self._records, GatheredRecords):
+            self._records.write(step, records, order)
+        else:
+            self._records.write(step, records)
 
     def settle(self) -> None:
         """Returns when everything reported so far is on the disk; call it before a snapshot that relies on it.

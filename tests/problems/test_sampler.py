@@ -142,3 +142,14 @@ def test_refusals():
         sampler(2, 1).load_state_dict(sampler(3, 1).state_dict())
     with pytest.raises(DataError, match="has seed 1, this run's 0"):
         sampler(2, 1, seed=0).load_state_dict(sampler(2, 1, seed=1).state_dict())
+
+
+def test_more_questions_of_a_step_are_others_and_keep_the_epoch_whole():
+    problems = [Problem(f"q{i}", "?", "1") for i in range(5)]
+    sampler = ProblemSampler(problems, 2, 0, MasterySection())
+    first = [problem.id for problem in sampler.next_batch()]
+    second = [problem.id for problem in sampler.next_batch(without=first)]
+    third = [problem.id for problem in sampler.next_batch(without=[*first, *second])]
+    assert sorted(first + second + third) == [f"q{i}" for i in range(5)]
+    assert sampler.next_batch(without=[*first, *second, *third]) == []
+    assert len(sampler.next_batch()) == 2

@@ -124,7 +124,7 @@ def test_a_rank_that_decides_otherwise_ends_the_run_with_both_sides_named(tmp_pa
 
     for error in run_ranks(Places(1, (0, 1)), program):
         assert isinstance(error, RanksDisagree), error
-        assert "ranks 0 and 1" in str(error) and "sampler" in str(error)
+        assert "ranks 0 and 1" in str(error) and "questions" in str(error)
 
 
 def test_equal_decisions_pass_and_the_one_that_differs_is_shown():

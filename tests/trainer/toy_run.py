@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import torch
 
 from megatron_seirenes.config.schema import Config
+from megatron_seirenes.games.game import Game
 from megatron_seirenes.games.registry import StreamOverrides, build_game
 from megatron_seirenes.objectives.registry import build_loss
 from megatron_seirenes.problems.sampler import ProblemSampler
@@ -151,7 +152,12 @@ def toy_config(folder: Path, **run) -> Config:
 
 
 def toy_trainer(
-    config: Config, stop=None, resume: bool = False, game: str = "seirenes", problems: int = 20, ranks=ALONE
+    config: Config,
+    stop=None,
+    resume: bool = False,
+    game: str | Game = "seirenes",
+    problems: int = 20,
+    ranks=ALONE,
 ) -> Trainer:
     directory = RunDirectory.of(config)
     if ranks.rank == 0:
@@ -160,7 +166,8 @@ def toy_trainer(
     stages = {"R1": (4, 4), "R2": (2, 3), "R3": (4, 4)}
     streams = {"clean": 4, "adversary": 8, "robust": 4}
     overrides = {name: StreamOverrides(flush=flush, capacity=3 * flush) for name, flush in streams.items()}
-    game = build_game(game, stages=stages, streams=overrides)
+    if isinstance(game, str):
+        game = build_game(game, stages=stages, streams=overrides)
     engine, actor, stop = ToyEngine(), ToyActor(ranks), stop or StopAfter()
     watch = watch_of(ranks, config, directory, game, lambda ids: "".join(map(str, ids)))
     scheduler = RolloutScheduler(
@@ -178,7 +185,7 @@ def toy_trainer(
         on_progress=watch.progress,
         should_stop=lambda: any_of_replica(ranks, stop.requested),
     )
-    pool = [Problem(f"q{i}", f"question {i}", str(i)) for i in range(problems)]
+    pool = [Problem(f"q{i}", f"question {i}", str(i), meta={"solution": f"1 {i} 2 3"}) for i in range(problems)]
     parts = Parts(
         game=game,
         sampler=ProblemSampler(pool, config.problems.per_step, config.run.seed, config.problems.mastery),

@@ -1,0 +1,1 @@
+"""Checkpoints from one form into another, and the proof that both are the same model."""

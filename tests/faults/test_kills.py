@@ -1,0 +1,99 @@
+"""A run of the real stack that is killed at any moment and started again ends like one that was never killed.
+
+SIGKILL strikes at a random moment of a drawn phase of a drawn step; the table that is printed says which phases were
+hit. Weights, questions asked, rollouts and metrics of the end must be those of an uninterrupted run, bit for bit.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launching import PHASES, Beat, Launcher, beat_of, children_of, differing, outcome, wait_for
+from tiny_world import write_world
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
+
+STEPS = 4
+KILLS_A_PHASE = 3
+RUNS = 4
+LONGEST_DELAY = {"rollout": 0.1, "scoring": 0.03, "sync": 0.03, "snapshot": 0.15}
+"""Seconds after the beginning of a phase within which the kill falls; 0.02 where nothing is said."""
+
+
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    with Launcher(tmp_path_factory.mktemp("logs")) as launcher:
+        yield launcher
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    warmup, _ = write_world(folder, STEPS)
+    launcher.run("warmup", str(warmup))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(world: Path, launcher: Launcher) -> dict:
+    """What an uninterrupted run leaves behind."""
+    launcher.run("train", str(world / "run.yaml"), f"run.dir={world / 'whole'}")
+    return outcome(world / "whole")
+
+
+def train(launcher: Launcher, world: Path, run_dir: Path):
+    return launcher.start("train", str(world / "run.yaml"), f"run.dir={run_dir}")
+
+
+def schedule(draw: random.Random) -> list[list[tuple[int, str]]]:
+    """For each run the kills it suffers: (step, phase), in order of steps."""
+    kills = [phase for phase in PHASES for _ in range(KILLS_A_PHASE)]
+    draw.shuffle(kills)
+    runs = [[(draw.randint(1, STEPS), phase) for phase in kills[index::RUNS]] for index in range(RUNS)]
+    return [sorted(run) for run in runs]
+
+
+def kill_in(launcher: Launcher, world: Path, run_dir: Path, step: int, phase: str, delay: float) -> Beat | None:
+    """Starts the run and kills it within `phase`; where it struck, or None when the run ended before."""
+    process = train(launcher, world, run_dir)
+    if not wait_for(run_dir, process, lambda beat: beat.phase == phase and beat.step >= step):
+        assert process.wait() == 0, process.output()[-4000:]
+        return None
+    time.sleep(delay)
+    workers = children_of(process.pid)
+    process.send(signal.SIGKILL)
+    code = process.wait()
+    if code == 0:
+        return None
+    assert code == -signal.SIGKILL, process.output()[-4000:]
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()], "judge workers outlive the run"
+    return beat_of(run_dir, process.pid)
+
+
+def test_killed_anywhere_and_gone_on_is_never_killed(world: Path, whole: dict, launcher: Launcher) -> None:
+    draw = random.Random(20)
+    hits: Counter[str] = Counter()
+    for number, kills in enumerate(schedule(draw)):
+        run_dir = world / f"killed-{number}"
+        for step, phase in kills:
+            delay = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02))
+            struck = kill_in(launcher, world, run_dir, step, phase, delay)
+            hits[struck.phase if struck else "ended before"] += 1
+            print(f"run {number}: aimed at {phase} of step {step}, struck {struck}", flush=True)
+        last = train(launcher, world, run_dir)
+        assert last.wait() == 0, last.output()[-4000:]
+        assert differing(outcome(run_dir), whole) == [], f"run {number}"
+    print(f"\n{'phase':<20}{'kills':>6}")
+    for phase, count in hits.items():
+        print(f"{phase:<20}{count:>6}")
+    assert sum(count for phase, count in hits.items() if phase in PHASES) >= 20
+    assert all(hits[phase] >= 2 for phase in PHASES), hits

@@ -1,0 +1,79 @@
+"""Starts commands of the package by forking a process that has imported everything, so that a launch costs seconds.
+
+Reads one JSON object a line: `arguments` of the command, `environment` to add, `log` for its output. Answers with the
+process id, and later with `ID CODE` once it has ended. What it starts is the real command, killed like a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import traceback
+
+
+def import_everything() -> None:
+    from megatron_seirenes.rollouts.vllm_process import prepare_environment
+
+    prepare_environment(on_cuda=False)
+    import vllm.v1.engine.llm_engine
+    import vllm.v1.worker.cpu_worker  # noqa: F401
+
+    import megatron_seirenes.actor.actor
+    import megatron_seirenes.bridge.export
+    import megatron_seirenes.rollouts.vllm_engine
+    import megatron_seirenes.trainer.train
+    import megatron_seirenes.trainer.warmup
+    import megatron_seirenes.verifier.judge  # noqa: F401
+
+
+def become(request: dict) -> None:
+    """The forked child: runs the command and ends as it ends."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(request["environment"])
+    code = 1
+    try:
+        from megatron_seirenes.cli.main import main
+
+        main(request["arguments"])
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    import_everything()
+    print("ready", flush=True)
+    children: set[int] = set()
+    buffer = b""
+    while True:
+        readable, _, _ = select.select([0], [], [], 0.01 if children else None)
+        if readable:
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            for line in lines:
+                pid = os.fork()
+                if pid == 0:
+                    become(json.loads(line))
+                children.add(pid)
+                print(pid, flush=True)
+        for pid in sorted(children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                children.discard(pid)
+                print(pid, os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
