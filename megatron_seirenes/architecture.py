@@ -7,7 +7,8 @@ configuration checks layouts and memory against it. A new family is a new row of
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def read_architecture(folder: str | Path) -> Architecture:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{folder}: not a Hugging Face model folder: it holds no config.json") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as JSON: {error}") from None
     return architecture_from_config(config, source=str(path))
 
@@ -88,15 +89,14 @@ def architecture_from_config(config: Mapping[str, Any], source: str = "config.js
     """The architecture that the content of a Hugging Face `config.json` describes. Raises DataError."""
     if not isinstance(config, Mapping):
         raise DataError(f"{source}: holds a {type(config).__name__}; a JSON object with model_type was expected")
-    family = FAMILIES.get(config.get("model_type", ""))
+    family = FAMILIES.get(str(config.get("model_type")))
     if family is None:
         raise DataError(
             f"{source}: model_type is {config.get('model_type')!r}; families that can be trained: {', '.join(FAMILIES)}"
         )
-    needed = (*_NEEDED, *_NEEDED_BY_EXPERTS) if family.moe else _NEEDED
-    faulty = [f"{key} is {config.get(key)!r}" for key in needed if not _is_size(config.get(key))]
+    faulty = _faulty(config, (*_NEEDED, *_NEEDED_BY_EXPERTS) if family.moe else _NEEDED)
     if faulty:
-        raise DataError(f"{source}: whole numbers above 0 were expected: {', '.join(faulty)}")
+        raise DataError(f"{source}: {'; '.join(faulty)}")
     _refuse_unsupported(config, family, source)
     heads = config["num_attention_heads"]
     return Architecture(
@@ -120,8 +120,36 @@ _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_siz
 _NEEDED_BY_EXPERTS = ("num_experts_per_tok", "moe_intermediate_size")
 
 
+_SIZES = ("num_key_value_heads", "head_dim", "max_position_embeddings", "num_experts", "num_local_experts")
+_NUMBERS = ("rms_norm_eps", "rope_theta")
+_MAPPINGS = ("rope_parameters", "rope_scaling")
+
+
+def _faulty(config: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
+    """What is not of its kind; keys outside `needed` may be absent or null."""
+    given = {key: value for key, value in config.items() if value is not None}
+    rope = given.get("rope_parameters", {})
+    theta = rope.get("rope_theta", 1.0) if isinstance(rope, Mapping) else 1.0
+    wrong = {
+        "whole numbers above 0": [key for key in needed if not _is_size(config.get(key))]
+        + [key for key in _SIZES if key in given and not _is_size(given[key])],
+        "numbers above 0": [key for key in _NUMBERS if key in given and not _is_positive(given[key])]
+        + ([] if _is_positive(theta) else ["rope_parameters"]),
+        "JSON objects": [key for key in _MAPPINGS if not isinstance(given.get(key, {}), Mapping)],
+    }
+    return [
+        f"{kind} were expected: {', '.join(f'{key} is {config.get(key)!r:.80}' for key in keys)}"
+        for kind, keys in wrong.items()
+        if keys
+    ]
+
+
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _rope_theta(config: Mapping[str, Any]) -> float:

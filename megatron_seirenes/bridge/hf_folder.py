@@ -61,6 +61,10 @@ class HfFolder:
         except SafetensorError as error:
             raise DataError(f"{file}: tensor {name!r} cannot be read: {error}") from None
 
+    def dimensions(self, name: str) -> int:
+        """The number of dimensions of one tensor."""
+        return len(self._slices[name][1].get_shape())
+
     def check(self, tensors: Mapping[str, HfTensor], ignored: Iterable[str] = ()) -> None:
         """Raises DataError, with every fault, unless the folder holds exactly `tensors`, each of its shape."""
         faults = _listed("missing", [name for name in tensors if name not in self._slices])

@@ -17,7 +17,7 @@ from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.bridge.layout import Copy, Parameter, Shard, regions
 from megatron_seirenes.bridge.weight_map import build_weight_map
 
-_KEYS = {
+_KEYS: dict[str, tuple[str, ...]] = {
     "input_layernorm.weight": ("self_attention.linear_qkv.layer_norm_weight",),
     "pre_mlp_layernorm.weight": ("mlp.linear_fc1.layer_norm_weight",),
 }
@@ -91,10 +91,11 @@ def extra_states(architecture: Architecture) -> Iterator[str]:
     for module in (*_WITH_EXTRA_STATE, *(() if experts else _DENSE_EXTRA_STATE)):
         for layer in range(layers):
             yield f"decoder.layers.{module}._extra_state/shard_{layer}_{layers}"
-    for module in _EXPERT_EXTRA_STATE if experts else ():
+    count = experts.count if experts else 0
+    for module in _EXPERT_EXTRA_STATE:
         for layer in range(layers):
-            for expert in range(experts.count):
-                yield f"decoder.layers.{module}._extra_state/shard_{layer}.{expert}_{layers}.{experts.count}"
+            for expert in range(count):
+                yield f"decoder.layers.{module}._extra_state/shard_{layer}.{expert}_{layers}.{count}"
 
 
 def known_keys(architecture: Architecture) -> set[str]:

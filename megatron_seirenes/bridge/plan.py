@@ -5,8 +5,9 @@ needs and holds already is copied there; any other comes from exactly one of the
 node where there is one, otherwise the holders in turn. So a plan sends exactly the bytes of `lower_bound`, and what is
 left to choose, who sends, is spread evenly.
 
-Tensors go in a fixed order, in *buckets*: runs of them of which no rank sends or receives more than `bucket_bytes`. A
-tensor too large for one bucket is cut into slabs of rows. The order lets all stages and expert ranks send at once.
+Tensors go in a fixed order, in *buckets*: runs of them of which no rank sends and receives more than `bucket_bytes`,
+both together. A tensor too large for one bucket is cut into slabs of rows. The order lets all stages and expert ranks
+send at once.
 """
 
 from __future__ import annotations
@@ -126,6 +127,14 @@ class Plan:
                 seen[id(step)] = _moves_of(step, rank)
             yield name, step.complete, *seen[id(step)]
 
+    def needed(self, rank: int) -> dict[str, Rect]:
+        """The region of each tensor that the engine needs on `rank`; tensors of which it needs nothing are left out."""
+        whole: dict[str, Rect] = {}
+        for name, _, _, receives in self.moves(rank):
+            for move in receives:
+                whole[name] = whole[name].around(move.rect) if name in whole else move.rect
+        return whole
+
 
 def plan_sync(
     architecture: Architecture,
@@ -143,8 +152,7 @@ def plan_sync(
     chooser = _SenderChooser(training.world, itemsize, ranks_per_node)
     steps_of: dict[str, list[Step]] = {}
     for one in classes:
-        steps = chooser.steps(one, bucket_bytes)
-        steps_of.update(dict.fromkeys(one.names, steps))
+        steps_of.update(dict.fromkeys(one.names, chooser.steps(one, bucket_bytes)))
     order = travel_order(architecture, training, engine)
     steps = tuple((name, step) for name in order for step in steps_of[name])
     return Plan(
@@ -183,7 +191,7 @@ class _SenderChooser:
         slabs, rows = 1, one.rect.row_end
         while True:
             steps = [self._step(one, number, slabs) for number in range(slabs)]
-            largest = max(int(max(step.sent.max(), step.received.max())) for step in steps)
+            largest = max(int((step.sent + step.received).max()) for step in steps)
             if largest <= bucket_bytes or slabs >= rows:
                 return steps
             slabs = min(rows, max(2 * slabs, -(-largest * slabs // bucket_bytes)))
@@ -233,13 +241,12 @@ def _moves_of(step: Step, rank: int) -> tuple[list[Move], list[Move]]:
 
 def _buckets(steps: Sequence[Step], world: int, bucket_bytes: int) -> tuple[int, ...]:
     edges = [0]
-    sent, received = (np.zeros(world, dtype=np.int64) for _ in range(2))
+    held = np.zeros(world, dtype=np.int64)
     for index, step in enumerate(steps):
-        after = sent + step.sent, received + step.received
-        if index > edges[-1] and max(int(after[0].max()), int(after[1].max())) > bucket_bytes:
+        held = held + step.sent + step.received
+        if index > edges[-1] and int(held.max()) > bucket_bytes:
             edges.append(index)
-            after = step.sent, step.received
-        sent, received = after
+            held = step.sent + step.received
     return (*edges, len(steps))
 
 

@@ -57,6 +57,19 @@ class Rect(NamedTuple):
             min(self.column_end, other.column_end),
         )
 
+    def around(self, other: Rect) -> Rect:
+        """The smallest region that holds both."""
+        return Rect(
+            min(self.row, other.row),
+            max(self.row_end, other.row_end),
+            min(self.column, other.column),
+            max(self.column_end, other.column_end),
+        )
+
+    def index(self, dimensions: int) -> tuple[slice, ...]:
+        """The slices that cut it out of a tensor of one or two dimensions."""
+        return (slice(self.row, self.row_end), slice(self.column, self.column_end))[:dimensions]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strip:

@@ -18,21 +18,20 @@ from rich.markdown import Markdown
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import ConfigError, StoppedBySignal
 from megatron_seirenes.evaluation.answers import Record
-from megatron_seirenes.evaluation.asking import Policy, Round, answering_stage, ask, ask_for_hints, hinting_stage
+from megatron_seirenes.evaluation.asking import Round, answering_stage, ask, ask_for_hints, hinting_stage
 from megatron_seirenes.evaluation.attack_results import AttackResult, attack_markdown, attack_on, write_attack
 from megatron_seirenes.evaluation.distractors import read_hint_file
 from megatron_seirenes.evaluation.endpoint import Endpoint
 from megatron_seirenes.evaluation.endpoint_target import answers_of_endpoint
 from megatron_seirenes.evaluation.extraction import ExtractingJudge
-from megatron_seirenes.evaluation.identity import policy_digest
+from megatron_seirenes.evaluation.opening import open_for_questions
 from megatron_seirenes.evaluation.results import summarise
 from megatron_seirenes.problems.readers import read_problems
 from megatron_seirenes.records import Problem
 from megatron_seirenes.rollouts.scheduler import CollectionStopped
 from megatron_seirenes.seeds import stable_seed
-from megatron_seirenes.trainer.assembly import build_roles, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.runtime import open_engine, open_judge, open_world
+from megatron_seirenes.trainer.runtime import open_judge
 from megatron_seirenes.trainer.signals import StopListener
 from megatron_seirenes.verifier.extraction import POLICIES
 from megatron_seirenes.verifier.protocol import Judge
@@ -95,12 +94,9 @@ def _hints(
     if given is not None:
         found = read_hint_file(Path(given))
         return {name: {p.id: found[p.id] for p in some if p.id in found} for name, some in problems.items()}
-    assets = open_policy(config, directory)
-    roles = build_roles(config, [hinting_stage(config).role], assets.chat)
     hints: dict[str, Hints] = {}
     with ExitStack() as stack:
-        engine = open_engine(config, assets, open_world(config, stack), stack)
-        policy, made_by = Policy(config, roles, engine, assets.chat), {"policy": policy_digest(assets.folder)}
+        policy, made_by = open_for_questions(config, directory, [hinting_stage(config).role], stack)
         for name, some in problems.items():
             questions = Round(name, some, 1, stable_seed(config.evaluation.seed, "attack_hints", name))
             path = directory.path / "attack" / f"hints-{name}.jsonl"
@@ -164,10 +160,7 @@ def _local_target(
 ) -> Target:
     target = config.evaluation.attack.target
     config = config.model_copy(update={"model": config.model.model_copy(update={"path": target, "new": None})})
-    assets = open_policy(config, directory)
-    roles = build_roles(config, [answering_stage(config).role], assets.chat)
-    policy = Policy(config, roles, open_engine(config, assets, open_world(config, stack), stack), assets.chat)
-    made_by = {"policy": policy_digest(assets.folder)}
+    policy, made_by = open_for_questions(config, directory, [answering_stage(config).role], stack)
 
     def answer(name: str, problems: Sequence[Problem], hints: Hints) -> tuple[Answers, Answers]:
         settings = config.evaluation.benchmarks[name]

@@ -17,17 +17,17 @@ from rich.markdown import Markdown
 from megatron_seirenes.config.loading import load_config
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import DataError, StoppedBySignal
-from megatron_seirenes.evaluation.asking import Policy, Round, answering_stage, ask
+from megatron_seirenes.evaluation.asking import Round, answering_stage, ask
 from megatron_seirenes.evaluation.attack_strength import read_attack_statistics
 from megatron_seirenes.evaluation.audit_results import AuditRow, audit_markdown, audit_row, write_audit
-from megatron_seirenes.evaluation.identity import policy_digest
+from megatron_seirenes.evaluation.opening import open_for_questions
 from megatron_seirenes.observe.records import Record, read_records
 from megatron_seirenes.records import Problem
 from megatron_seirenes.rollouts.scheduler import CollectionStopped
 from megatron_seirenes.seeds import stable_seed
-from megatron_seirenes.trainer.assembly import build_roles, load_problems, open_policy
+from megatron_seirenes.trainer.assembly import load_problems
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.runtime import open_engine, open_judge, open_world
+from megatron_seirenes.trainer.runtime import open_judge
 from megatron_seirenes.trainer.signals import StopListener
 from megatron_seirenes.trainer.snapshot import newest_sound_snapshot, read_state
 
@@ -100,8 +100,6 @@ def _success(config: Config, directory: RunDirectory, questions: Sequence[str]) 
     lost = [question for question in questions if question not in known]
     if lost:
         raise DataError(f"problems.train: does not hold {lost[0]}, which the run retired ({len(lost)} are missing)")
-    assets = open_policy(config, directory)
-    roles = build_roles(config, [answering_stage(config).role], assets.chat)
     problems: list[Problem] = [known[question] for question in questions]
     samples = config.evaluation.audit.samples
     asked = Round("audit", problems, samples, stable_seed(config.evaluation.seed, "audit"))
@@ -109,8 +107,7 @@ def _success(config: Config, directory: RunDirectory, questions: Sequence[str]) 
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
         judge = open_judge(config, stack)
-        policy = Policy(config, roles, open_engine(config, assets, open_world(config, stack), stack), assets.chat)
-        made_by = {"policy": policy_digest(assets.folder)}
+        policy, made_by = open_for_questions(config, directory, [answering_stage(config).role], stack)
         try:
             answers = ask(policy, judge, asked, path, made_by, should_stop=lambda: stop.requested)
         except CollectionStopped:

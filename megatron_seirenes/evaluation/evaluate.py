@@ -11,13 +11,12 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import ConfigError, StoppedBySignal
 from megatron_seirenes.evaluation.asking import answering_stage, hinting_stage
 from megatron_seirenes.evaluation.benchmarks import Evaluator
-from megatron_seirenes.evaluation.identity import policy_digest
+from megatron_seirenes.evaluation.opening import open_for_questions
 from megatron_seirenes.evaluation.results import Results
 from megatron_seirenes.evaluation.tables import results_markdown
 from megatron_seirenes.rollouts.scheduler import CollectionStopped
-from megatron_seirenes.trainer.assembly import build_roles, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.runtime import open_engine, open_judge, open_world
+from megatron_seirenes.trainer.runtime import open_judge
 from megatron_seirenes.trainer.signals import StopListener
 
 
@@ -29,17 +28,17 @@ def evaluate(config: Config) -> Results:
     if not config.evaluation.benchmarks:
         raise ConfigError("evaluation", ["evaluation.benchmarks: no benchmark is named"])
     directory = RunDirectory.of(config)
-    assets = open_policy(config, directory)
     directory.create()
-    roles = build_roles(config, (answering_stage(config).role, hinting_stage(config).role), assets.chat)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
-        world = open_world(config, stack)
         judge = open_judge(config, stack)
-        engine = open_engine(config, assets, world, stack)
-        evaluator = Evaluator(config, roles, engine, judge, assets.chat, should_stop=lambda: stop.requested)
+        names = (answering_stage(config).role, hinting_stage(config).role)
+        policy, made_by = open_for_questions(config, directory, names, stack)
+        evaluator = Evaluator(
+            config, policy.roles, policy.engine, judge, policy.chat, should_stop=lambda: stop.requested
+        )
         try:
-            results = evaluator.run_all(directory.evaluation, {"policy": policy_digest(assets.folder)})
+            results = evaluator.run_all(directory.evaluation, made_by)
         except CollectionStopped:
             raise StoppedBySignal(
                 f"stopped by a signal; finished questions are kept in {directory.evaluation}; the same command goes on"

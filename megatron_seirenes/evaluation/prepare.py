@@ -17,8 +17,8 @@ from typing import Any
 
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import ConfigError, DataError, StoppedBySignal
-from megatron_seirenes.evaluation.asking import Policy, Round, answering_stage, ask
-from megatron_seirenes.evaluation.identity import policy_digest
+from megatron_seirenes.evaluation.asking import Round, answering_stage, ask
+from megatron_seirenes.evaluation.opening import open_for_questions
 from megatron_seirenes.evaluation.prepare_report import Preparation, report_json, report_markdown
 from megatron_seirenes.problems.buckets import balanced_sample, difficulty_bucket
 from megatron_seirenes.problems.duplicates import Removal, exact_duplicates, near_duplicates, overlaps
@@ -26,9 +26,8 @@ from megatron_seirenes.problems.readers import read_all, read_problems
 from megatron_seirenes.records import Problem
 from megatron_seirenes.rollouts.scheduler import CollectionStopped
 from megatron_seirenes.seeds import stable_seed
-from megatron_seirenes.trainer.assembly import build_roles, open_policy
 from megatron_seirenes.trainer.run_directory import RunDirectory
-from megatron_seirenes.trainer.runtime import open_engine, open_judge, open_world
+from megatron_seirenes.trainer.runtime import open_judge
 from megatron_seirenes.trainer.signals import StopListener
 from megatron_seirenes.verifier.judge import PooledJudge
 from megatron_seirenes.verifier.protocol import Judge
@@ -112,15 +111,12 @@ def choose(
 def _right_answers(config: Config, problems: Sequence[Problem], path: Path) -> dict[str, int]:
     """How many of `prepare.rollouts` answers are right, by question id; temperature and top-p are the evaluation's."""
     settings, directory = config.prepare, RunDirectory.of(config)
-    assets = open_policy(config, directory)
-    roles = build_roles(config, [answering_stage(config).role], assets.chat)
     seed = stable_seed(settings.seed, "prepare")
     asked = Round("prepare", problems, settings.rollouts, seed, max_tokens=settings.max_tokens)
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
         judge = open_judge(config, stack)
-        policy = Policy(config, roles, open_engine(config, assets, open_world(config, stack), stack), assets.chat)
-        made_by = {"policy": policy_digest(assets.folder)}
+        policy, made_by = open_for_questions(config, directory, [answering_stage(config).role], stack)
         try:
             answers = ask(policy, judge, asked, path, made_by, should_stop=lambda: stop.requested)
         except CollectionStopped:

@@ -2,7 +2,7 @@
 
 A step's window opens with its rollout phase and closes with the last phase before the next one opens, so the time
 between a kill and the resumption counts nowhere. Times are of one rank. A rollout counts from the moment it was handed
-to the engine, waiting for a place included: the engine is idle when none is unfinished.
+to the engine, waiting for a place included: the engine is idle when none is unfinished, and no evaluation is running.
 
 What is not measured here: how much a stage slows another by sharing the engine with it.
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from megatron_seirenes.observe.timeline import Event, event_lines
 
-ROLLOUT, TRAIN = "rollout", "train"
+ROLLOUT, TRAIN, EVALUATION = "rollout", "train", "evaluation"
 POINTS = 300
 """Points at which the unfinished rollouts of a step are counted."""
 
@@ -43,6 +43,9 @@ class Spans:
         return Spans(self.start[chosen], self.end[chosen])
 
 
+NO_SPANS = Spans(np.empty(0), np.empty(0))
+
+
 @dataclass(frozen=True, slots=True)
 class StepTimes:
     """One collection step, or several together, in seconds.
@@ -60,7 +63,7 @@ class StepTimes:
 
     @property
     def engine_idle(self) -> float:
-        """Share of the time without an unfinished rollout."""
+        """Share of the time without an unfinished rollout and outside evaluations."""
         return 1 - self.engine_busy / self.seconds
 
     @property
@@ -168,10 +171,10 @@ def _step(
     here = {stage: rollouts[stage].between(*window) for stage in stages}
     until = [covered(*(here[stage] for stage in stages[:count])) for count in range(len(stages) + 1)]
     answers = [spans.between(*window) for spans in judging.values()]
-    train = phases[TRAIN].between(*window) if TRAIN in phases else Spans(np.empty(0), np.empty(0))
+    train, evaluation = (phases.get(name, NO_SPANS).between(*window) for name in (TRAIN, EVALUATION))
     return StepTimes(
         seconds=window[1] - window[0],
-        engine_busy=until[-1],
+        engine_busy=covered(*here.values(), evaluation),
         trainer_busy=covered(train),
         added={stage: until[count + 1] - until[count] for count, stage in enumerate(stages)},
         judging_alone=covered(*here.values(), *answers) - until[-1],

@@ -60,7 +60,7 @@ def layouts(architecture: Architecture, gpus: int, machine: Machine) -> Iterator
     for training in _training_layouts(architecture, gpus, machine):
         for engine in _engine_layouts(architecture, gpus, machine):
             for recompute in ("none", "full"):
-                yield Layout(training, engine, recompute=recompute)  # type: ignore[arg-type]
+                yield Layout(training, engine, recompute=recompute)
 
 
 def _training_layouts(architecture: Architecture, gpus: int, machine: Machine) -> Iterator[TrainingLayout]:

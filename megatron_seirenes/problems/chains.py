@@ -12,7 +12,7 @@ warm-up record ever showed. Every draw takes its randomness as an argument.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ OPERANDS = (2, 3, 4, 5)
 LABELS = ("a", "b", "c", "d", "e", "f")
 SHORTEST, LONGEST = 3, 6
 HELD_OUT_ONE_IN = 4
+OPTIONS = ("min_steps", "max_steps", "notes", "note_truth")
 
 Split = Literal["train", "held_out"]
 
@@ -127,8 +128,11 @@ def chain_of(problem: Problem) -> Chain:
 def make_chain_problems(options: Mapping[str, Any], split: Split, count: int, seed: int) -> list[Problem]:
     """`count` different chains of `split`, the first n of which do not depend on `count`.
 
-    Options: `min_steps` and `max_steps` (3 and 6). Raises DataError for options it does not know or cannot meet.
+    Options: `min_steps` and `max_steps` (3 and 6); `notes`, the share of questions that come with a rumour about their
+    answer (0), and `note_truth`, how often it is true (0.9). Raises DataError for options it does not know or cannot
+    meet.
     """
+    shares = _note_shares(options)
     shortest, longest = _lengths(options)
     available = sum(
         MODULUS * len(OPERANDS) ** length * len(templates(split, length)) for length in range(shortest, longest + 1)
@@ -143,7 +147,7 @@ def make_chain_problems(options: Mapping[str, Any], split: Split, count: int, se
     chains: dict[Chain, None] = {}
     while len(chains) < count:
         chains.setdefault(draw_chain(rng, split, shortest, longest))
-    return [chain_problem(chain) for chain in chains]
+    return [_with_note(chain_problem(chain), chain, *shares) for chain in chains]
 
 
 def templates(split: Split, length: int) -> tuple[str, ...]:
@@ -155,9 +159,9 @@ def templates(split: Split, length: int) -> tuple[str, ...]:
 
 
 def _lengths(options: Mapping[str, Any]) -> tuple[int, int]:
-    unknown = sorted(set(options) - {"min_steps", "max_steps"})
+    unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
-        raise DataError(f"chain_arithmetic: unknown options {', '.join(unknown)}; known: min_steps, max_steps")
+        raise DataError(f"chain_arithmetic: unknown options {', '.join(unknown)}; known: {', '.join(OPTIONS)}")
     shortest, longest = options.get("min_steps", SHORTEST), options.get("max_steps", LONGEST)
     whole = all(type(length) is int for length in (shortest, longest))
     if not whole or not 1 <= shortest <= longest <= len(LABELS):
@@ -166,3 +170,20 @@ def _lengths(options: Mapping[str, Any]) -> tuple[int, int]:
             f"1 <= min_steps <= max_steps <= {len(LABELS)} expected"
         )
     return shortest, longest
+
+
+def _note_shares(options: Mapping[str, Any]) -> tuple[float, float]:
+    shares = options.get("notes", 0.0), options.get("note_truth", 0.9)
+    if any(isinstance(share, bool | str) or not 0 <= share <= 1 for share in shares):
+        raise DataError(f"chain_arithmetic: notes is {shares[0]!r} and note_truth {shares[1]!r}; shares from 0 to 1")
+    return float(shares[0]), float(shares[1])
+
+
+def _with_note(problem: Problem, chain: Chain, notes: float, truth: float) -> Problem:
+    """The problem with a rumour `claim N` beside it, or without one; drawn from its id alone."""
+    rng = Random(stable_seed("chain_note", problem.id))
+    if rng.random() >= notes:
+        return problem
+    wrong = [value for value in range(MODULUS) if value != chain.answer]
+    claimed = chain.answer if rng.random() < truth else rng.choice(wrong)
+    return replace(problem, meta={**problem.meta, "note": f"claim {claimed}"})

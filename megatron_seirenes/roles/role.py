@@ -15,6 +15,7 @@ from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.chat import ChatFormat
 from megatron_seirenes.roles.gates import Gate, find_gate
 from megatron_seirenes.roles.prompt import Prompt, load_prompt
+from megatron_seirenes.seeds import stable_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,25 @@ class Role:
 
     def prompt_ids(self, problem: Problem, context: Mapping[str, str]) -> tuple[int, ...]:
         """The token ids that ask this role about a problem; `context` may hold `hint`. The answer is never shown."""
-        return self.chat.encode(self.prompt.messages(problem.question, context))
+        return self.chat.encode(self.prompt.messages(problem.question, self._with_note(problem, context)))
 
     def prompt_text(self, problem: Problem, context: Mapping[str, str]) -> str:
         """The same prompt as text, for records and people."""
-        return self.chat.render(self.prompt.messages(problem.question, context))
+        return self.chat.render(self.prompt.messages(problem.question, self._with_note(problem, context)))
+
+    def _with_note(self, problem: Problem, context: Mapping[str, str]) -> Mapping[str, str]:
+        """The context with the note that always stands beside this question, if it has one (`meta["note"]`).
+
+        A role whose prompt has no turn for hints is not shown it. Beside a hint, which of the two comes first depends
+        on both texts alone.
+        """
+        note = problem.meta.get("note")
+        if note is None or self.prompt.user_with_hint is None:
+            return context
+        if "hint" not in context:
+            return {**context, "hint": str(note)}
+        pair = [str(note), context["hint"]]
+        return {**context, "hint": " ".join(pair if stable_seed("note", *pair) % 2 else reversed(pair))}
 
     def admit(self, text: str, problem: Problem) -> str | None:
         """None when a response may be used, else the gate's reason."""

@@ -24,11 +24,15 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from megatron_seirenes.errors import DataError
+
+DIGEST_THREADS = 8
+"""Files read at once; hashing leaves the interpreter lock to the others."""
 
 NAME = re.compile(r"step-(\d{6})(?:-next-(\d+))?")
 
@@ -155,8 +159,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _digests(folder: Path) -> dict[str, str]:
     own = {"digests.json", "COMPLETE"}
-    named = ((path.relative_to(folder).as_posix(), path) for path in _files(folder))
-    return {name: _digest(path) for name, path in named if name not in own}
+    named = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+    named = {name: path for name, path in named.items() if name not in own}
+    with ThreadPoolExecutor(DIGEST_THREADS, thread_name_prefix="digests") as threads:
+        return dict(zip(named, threads.map(_digest, named.values()), strict=True))
 
 
 def _digest(path: Path) -> str:

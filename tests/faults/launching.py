@@ -120,6 +120,11 @@ class Launcher:
             ended.ended.set()
 
 
+def train(launcher: Launcher, world: Path, run_dir: Path, *arguments: str) -> Process:
+    """Starts, or goes on with, a run of the world in `run_dir`."""
+    return launcher.start("train", str(world / "run.yaml"), f"run.dir={run_dir}", *arguments)
+
+
 @dataclass(frozen=True)
 class Beat:
     """What a heartbeat file says; `phase` is `starting` while the process has not written one."""

@@ -150,10 +150,19 @@ def test_overrides(override: str) -> None:
     check(YAML_CONFIGS / "base.yaml", override)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[" * 100_000, "a: " + "{b: " * 5_000, "&a [*a, *a]", "a: &a [*a]", "? " * 3_000, "\ufeff", "%YAML 9.9\n---\n", "---\n---\n"],
-)
+HARD_TEXTS = [
+    "[" * 100_000,
+    "a: " + "{b: " * 5_000,
+    "&a [*a, *a]",
+    "a: &a [*a]",
+    "? " * 3_000,
+    "\ufeff",
+    "%YAML 9.9\n---\n",
+    "---\n---\n",
+]
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS)
 def test_texts_that_break_readers(tmp_path: Path, text: str) -> None:
     path = tmp_path / "hard.yaml"
     path.write_text(text, encoding="utf-8")

@@ -10,45 +10,18 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import PHASES, Beat, Launcher, beat_of, children_of, differing, outcome, wait_for
-from tiny_world import write_world
+from launching import PHASES, Beat, Launcher, beat_of, children_of, differing, outcome, train, wait_for
+from tiny_world import STEPS
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
-STEPS = 4
 KILLS_A_PHASE = 3
 RUNS = 4
 LONGEST_DELAY = {"rollout": 0.1, "scoring": 0.03, "sync": 0.03, "snapshot": 0.15}
 """Seconds after the beginning of a phase within which the kill falls; 0.02 where nothing is said."""
-
-
-@pytest.fixture(scope="module")
-def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-    with Launcher(tmp_path_factory.mktemp("logs")) as launcher:
-        yield launcher
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    warmup, _ = write_world(folder, STEPS)
-    launcher.run("warmup", str(warmup))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def whole(world: Path, launcher: Launcher) -> dict:
-    """What an uninterrupted run leaves behind."""
-    launcher.run("train", str(world / "run.yaml"), f"run.dir={world / 'whole'}")
-    return outcome(world / "whole")
-
-
-def train(launcher: Launcher, world: Path, run_dir: Path):
-    return launcher.start("train", str(world / "run.yaml"), f"run.dir={run_dir}")
 
 
 def schedule(draw: random.Random) -> list[list[tuple[int, str]]]:

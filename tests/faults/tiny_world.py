@@ -14,6 +14,9 @@ import yaml
 
 from megatron_seirenes.quickstart.tokenizer import make_tokenizer
 
+STEPS = 4
+"""Collection steps of a run of this world."""
+
 MODEL = {
     "family": "qwen3_moe",
     "max_positions": 64,
@@ -35,7 +38,7 @@ LENGTHS = {
 }
 
 
-def write_world(folder: Path, steps: int, **sections: dict[str, Any]) -> tuple[Path, Path]:
+def write_world(folder: Path, **sections: dict[str, Any]) -> tuple[Path, Path]:
     """Writes the configurations of a warm-up, whose policy goes to `folder`/warm, and of a run that starts from it."""
     folder.mkdir(parents=True, exist_ok=True)
     make_tokenizer(folder / "tokenizer")
@@ -51,7 +54,7 @@ def write_world(folder: Path, steps: int, **sections: dict[str, Any]) -> tuple[P
         },
     }
     run = {
-        "run": {"collection_steps": steps},
+        "run": {"collection_steps": STEPS},
         "model": {"dtype": "float32", "path": str(folder / "warm")},
         **LENGTHS,
         "roles": {

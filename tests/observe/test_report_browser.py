@@ -29,6 +29,7 @@ LATEX = (
     r"\(\href{javascript:window.broken=4}{x}\) \(\includegraphics{file:///etc/passwd}\) "
     r"\(\def\a{\b\b}\def\b{\c\c}\def\c{\d\d}\def\d{\a\a}\a\) costs $5 and $6, hence \boxed{\frac{7}{1}}"
 )
+REAL = [Path(__file__).parents[2] / "runs" / "quickstart" / name for name in ("seirenes", "grpo")]
 SCREENS = {"light": ("light", 1280), "dark": ("dark", 1280), "phone": ("light", 390)}
 
 
@@ -108,6 +109,20 @@ def test_axe_finds_nothing(chromium: Any, report: Path, screen: str) -> None:
     seen.draw_all()
     found = axe.Axe().run(seen.page).response["violations"]
     assert {rule["id"]: [node["html"] for node in rule["nodes"]][:3] for rule in found} == {}
+
+
+def test_a_real_comparison_is_drawn_and_faultless(chromium: Any, tmp_path: Path) -> None:
+    missing = [str(folder) for folder in REAL if not (folder / "metrics.jsonl").is_file()]
+    if missing:
+        pytest.skip(f"`make quickstart` has not been run here: no metrics.jsonl in {', '.join(missing)}")
+    report = write_report(REAL, tmp_path / "real.html")
+    for screen, (_, width) in SCREENS.items():
+        seen = visit(chromium, report, screen)
+        seen.draw_all()
+        assert seen.page.locator("#bundle .columns").count() == 1
+        assert (seen.complaints, seen.requests) == ([], [report.as_uri()])
+        assert [rule["id"] for rule in axe.Axe().run(seen.page).response["violations"]] == []
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_filters_and_bundles_by_keyboard_alone(chromium: Any, report: Path) -> None:

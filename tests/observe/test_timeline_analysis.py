@@ -37,6 +37,14 @@ def test_idle_shares_what_stages_add_and_judging_alone() -> None:
     assert found.total.engine_idle == 0.5
 
 
+def test_an_evaluation_keeps_the_engine_busy() -> None:
+    timeline = Timeline(lambda: 0.0)
+    timeline.add("evaluation", "phase", 120.0, 140.0, "trainer")
+    found = analyse_events(step_events(timeline, 100.0))
+    assert found is not None
+    assert (found.total.seconds, found.total.engine_busy, found.total.added["R3"]) == (40, 30, 3)
+
+
 def test_unfinished_rollouts_of_the_last_step() -> None:
     found = analyse_events(step_events(Timeline(lambda: 0.0), 50.0))
     assert found is not None

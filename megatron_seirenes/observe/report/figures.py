@@ -112,7 +112,7 @@ def new_figure(x_title: str, y_title: str, log: bool = False) -> go.Figure:
         hovermode="x unified",
         legend={"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
         xaxis={"title": {"text": x_title, "standoff": 4}},
-        yaxis={"title": {"text": y_title}, "type": "log" if log else "linear"},
+        yaxis={"title": {"text": y_title}, "type": "log" if log else "linear", "automargin": True},
     )
     if log:
         figure.update_yaxes(exponentformat="power")
