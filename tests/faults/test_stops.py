@@ -80,6 +80,19 @@ def test_sigterm_in_each_phase_under_torchrun(world: Path, whole: dict[str, Any]
     assert differing(outcome(run_dir), whole) == []
 
 
+def test_torchrun_starts_a_killed_process_again(world: Path, whole: dict[str, Any]) -> None:
+    run_dir = world / "restarted"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "--max-restarts=2"]
+    command += ["-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={run_dir}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    log = (world / "restarts.log").open("w")
+    launched = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    for phase in ("training clean", "snapshot"):
+        os.kill(phase_reached(run_dir, launched, phase), signal.SIGKILL)
+    assert launched.wait(PATIENCE) == 0, (world / "restarts.log").read_text()[-3000:]
+    assert differing(outcome(run_dir), whole) == []
+
+
 def phase_reached(run_dir: Path, launched: subprocess.Popen[bytes], phase: str) -> int:
     """Waits until a live process of the run is in `phase`; returns its id."""
     deadline = time.monotonic() + PATIENCE
