@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge": {"device"},
     "actor": {"objectives", "bridge", "device"},
     "planning": {"bridge"},
+    "benchmark": {"planning", "bridge", "actor", "rollouts", "objectives", "device"},
     "conversion": {"bridge", "actor", "device"},
     "observe": {"games"},
     "evaluation": {"games", "problems", "roles", "rollouts", "verifier", "device", "bridge", "observe", "trainer"},

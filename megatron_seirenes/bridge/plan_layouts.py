@@ -66,7 +66,7 @@ class Rect(NamedTuple):
             max(self.column_end, other.column_end),
         )
 
-    def index(self, dimensions: int) -> tuple[slice, ...]:
+    def slices(self, dimensions: int) -> tuple[slice, ...]:
         """The slices that cut it out of a tensor of one or two dimensions."""
         return (slice(self.row, self.row_end), slice(self.column, self.column_end))[:dimensions]
 

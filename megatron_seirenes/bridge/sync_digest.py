@@ -26,7 +26,7 @@ def watched(
     """Passes `tensors` on unchanged, and writes the digest of each needed region into `into`."""
     for name, tensor in tensors:
         if name in needed:
-            into[name] = digest([(name, tensor[needed[name].index(tensor.dim())])])
+            into[name] = digest([(name, tensor[needed[name].slices(tensor.dim())])])
         yield name, tensor
 
 
@@ -38,7 +38,7 @@ def folder_digests(folder: str | Path, needed: Mapping[str, Rect], dtype: torch.
     with HfFolder(folder) as source:
         found = {}
         for name, rect in needed.items():
-            found[name] = digest([(name, source.read(name, rect.index(source.dimensions(name))).to(dtype))])
+            found[name] = digest([(name, source.read(name, rect.slices(source.dimensions(name))).to(dtype))])
         return found
 
 

@@ -144,7 +144,7 @@ class Transport:
                 continue
             for move in receives:
                 whole = self._fresh(name) if whole is None else whole
-                target = whole[move.rect.index(whole.dim())]
+                target = whole[move.rect.slices(whole.dim())]
                 if move.peer == self.rank:
                     target.copy_(self._held(name, move.rect))
                     continue
@@ -179,7 +179,7 @@ class Transport:
                 common.column - rect.column,
                 common.column_end - rect.column,
             )
-            whole[inside.index(dimensions)].copy_(_cut(tensor, copy, common, dimensions))
+            whole[inside.slices(dimensions)].copy_(_cut(tensor, copy, common, dimensions))
         return whole
 
     def _view(self, name: str, receives: list[Move]) -> torch.Tensor | None:
@@ -217,4 +217,4 @@ def _cut(tensor: torch.Tensor, copy: Copy, common: Rect, dimensions: int) -> tor
     row = rows.start + common.row - held.row
     column = (columns[0].start if columns else 0) + common.column - held.column
     place = Rect(row, row + common.row_end - common.row, column, column + common.column_end - common.column)
-    return tensor[place.index(dimensions)]
+    return tensor[place.slices(dimensions)]

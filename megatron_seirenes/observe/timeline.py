@@ -139,13 +139,13 @@ class TimelineFile:
 
 def read_timeline(path: Path) -> list[Event]:
     """The events of a trace, a torn end left out."""
-    return [json.loads(line) for line in event_lines(path)]
+    return list(events_of(path))
 
 
-def event_lines(path: Path) -> Iterator[bytes]:
-    """The events of a trace one by one, as JSON; a torn end is left out."""
+def events_of(path: Path) -> Iterator[Event]:
+    """The events of a trace one by one; a torn end is left out."""
     with path.open("rb") as file:
-        yield from (line for line in map(_event_line, file) if line)
+        yield from (event for event in map(_parse, file) if event is not None)
 
 
 def assign_slots(intervals: Sequence[tuple[float, float]]) -> list[int]:
@@ -188,11 +188,15 @@ def _mend(file: IO[bytes]) -> bool:
 
 def _event_line(line: bytes) -> bytes:
     """The event that the line holds, without its comma; nothing when it holds none or a torn one."""
+    return line.rstrip(b",\n") if _parse(line) is not None else b""
+
+
+def _parse(line: bytes) -> Event | None:
     line = line.rstrip(b",\n")
     try:
-        return line if line.startswith(b"{") and json.loads(line) else b""
+        return json.loads(line) if line.startswith(b"{") else None
     except ValueError:
-        return b""
+        return None
 
 
 def _microseconds(seconds: float) -> int:

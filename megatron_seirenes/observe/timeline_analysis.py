@@ -9,7 +9,6 @@ What is not measured here: how much a stage slows another by sharing the engine 
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from megatron_seirenes.observe.timeline import Event, event_lines
+from megatron_seirenes.observe.timeline import Event, events_of
 
 ROLLOUT, TRAIN, EVALUATION = "rollout", "train", "evaluation"
 POINTS = 300
@@ -106,7 +105,7 @@ class TimelineAnalysis:
 
 def analyse_timeline(path: Path, rank: int = 0) -> TimelineAnalysis | None:
     """The analysis of one rank of a trace file; None when no collection has ended in it. A torn end is left out."""
-    return analyse_events(map(json.loads, event_lines(path)), rank)
+    return analyse_events(events_of(path), rank)
 
 
 def analyse_events(events: Iterable[Event], rank: int = 0) -> TimelineAnalysis | None:

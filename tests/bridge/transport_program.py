@@ -65,7 +65,7 @@ def synced(folder: Path, modules: list[torch.nn.Module], training: TrainingLayou
             if name not in needed:
                 assert tensor.isnan().all(), name
                 continue
-            index = needed[name].index(tensor.dim())
+            index = needed[name].slices(tensor.dim())
             assert torch.equal(tensor[index], truth[index]), (rank, name)
             assert int((~tensor.isnan()).sum()) in (math.prod(truth.shape), truth[index].numel()), (rank, name)
     assert differing(digests, folder_digests(folder, needed, torch.float32)) == []

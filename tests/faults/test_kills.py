@@ -6,6 +6,7 @@ hit. Weights, questions asked, rollouts and metrics of the end must be those of 
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -50,6 +51,20 @@ def kill_in(launcher: Launcher, world: Path, run_dir: Path, step: int, phase: st
         time.sleep(0.05)
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()], "judge workers outlive the run"
     return beat_of(run_dir, process.pid)
+
+
+def test_killed_judge_workers_change_nothing(world: Path, whole: dict, launcher: Launcher) -> None:
+    run_dir = world / "judgeless"
+    process = train(launcher, world, run_dir)
+    killed = 0
+    for step in (1, 2, 3, 4):
+        assert wait_for(run_dir, process, lambda beat, s=step: beat.phase == "rollout" and beat.step >= s)
+        for worker in children_of(process.pid):
+            os.kill(worker, signal.SIGKILL)
+            killed += 1
+    assert process.wait() == 0, process.output()[-4000:]
+    assert killed > 0
+    assert differing(outcome(run_dir), whole) == []
 
 
 def test_killed_anywhere_and_gone_on_is_never_killed(world: Path, whole: dict, launcher: Launcher) -> None:

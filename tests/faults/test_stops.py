@@ -23,7 +23,8 @@ def test_sigterm_in_each_phase(world: Path, whole: dict[str, Any], launcher: Lau
     print(f"\n{'phase':<20}{'step':>6}{'code':>6}{'seconds to exit':>18}")
     for number, phases in enumerate((PHASES[::2], PHASES[1::2])):
         run_dir = world / f"stopped-{number}"
-        for step, phase in zip(range(1, STEPS + 1), phases, strict=True):
+        # Not in the last step: a run that is told to stop when all is done ends as done.
+        for step, phase in zip((1, 2, STEPS - 1, STEPS - 1), phases, strict=True):
             process = train(launcher, world, run_dir)
             assert wait_for(run_dir, process, lambda b, s=step, p=phase: b.phase == p and b.step >= s), process.output()
             asked = time.monotonic()
@@ -77,6 +78,19 @@ def test_sigterm_in_each_phase_under_torchrun(world: Path, whole: dict[str, Any]
         assert (run_dir / "STOPPED").exists(), (world / "torchrun.log").read_text()[-3000:]
         assert not Path(f"/proc/{pid}").exists()
     assert not (run_dir / "STOPPED").exists()
+    assert differing(outcome(run_dir), whole) == []
+
+
+def test_torchrun_starts_a_killed_process_again(world: Path, whole: dict[str, Any]) -> None:
+    run_dir = world / "restarted"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "--max-restarts=2"]
+    command += ["-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={run_dir}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    log = (world / "restarts.log").open("w")
+    launched = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    for phase in ("training clean", "snapshot"):
+        os.kill(phase_reached(run_dir, launched, phase), signal.SIGKILL)
+    assert launched.wait(PATIENCE) == 0, (world / "restarts.log").read_text()[-3000:]
     assert differing(outcome(run_dir), whole) == []
 
 

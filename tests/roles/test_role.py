@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import yaml
 
@@ -62,3 +64,13 @@ def test_refusals(world_tokenizer, tmp_path):
     path.write_text(yaml.safe_dump(content))
     role = Roles.build({"reasoner": RoleSettings(prompt=str(path))}, ("reasoner",), chat)["reasoner"]
     assert role.prompt.version == 3
+
+
+def test_a_note_stands_beside_its_question_and_the_adversary_is_not_shown_it(world_tokenizer):
+    roles = Roles.build(CHAINS, NAMES, ChatFormat(world_tokenizer))
+    noted = dataclasses.replace(PROBLEM, meta={**PROBLEM.meta, "note": "claim 7"})
+    assert roles["reasoner"].prompt_text(noted, {}) == f"<s> solve {PROBLEM.question} ? hint claim 7 answer"
+    assert roles["adversary"].prompt_text(noted, {}) == f"<s> mislead {PROBLEM.question} ? answer"
+    both = {roles["reasoner"].prompt_text(noted, {"hint": f"a {n}"}).partition("hint ")[2] for n in range(10)}
+    assert {text.startswith("claim 7 a") for text in both} == {True, False}
+    assert all(sorted(text.split()) == sorted(["claim", "7", "a", text.split("a ")[1][0], "answer"]) for text in both)

@@ -183,6 +183,23 @@ def test_aborted_requests_never_complete(engine):
     assert drive(engine, batch()).keys() == {f"r{i}" for i in range(6)}
 
 
+def test_drawn_tokens_grow_with_every_step_and_requests_asked_again_answer_the_same(engine):
+    expected = drive(engine, batch())
+    for one in batch():
+        engine.submit(one)
+    assert engine.drawn_tokens() == 0
+    engine.step()
+    first = engine.drawn_tokens()
+    engine.step()
+    assert 0 < first < engine.drawn_tokens()
+    engine.abort([one.id for one in batch()])
+    assert engine.drawn_tokens() == 0 and not engine.has_unfinished()
+    again = drive(engine, batch())
+    assert {key: done.response_ids for key, done in again.items()} == {
+        key: done.response_ids for key, done in expected.items()
+    }
+
+
 def test_no_global_state_is_left_changed(engine, folders):
     before = global_state()
     drive(engine, batch())

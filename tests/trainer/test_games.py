@@ -9,7 +9,7 @@ import pytest
 from toy_run import StopAfter, toy_config, toy_trainer
 
 from megatron_seirenes.config.loading import load_config
-from megatron_seirenes.errors import DataError, StoppedBySignal
+from megatron_seirenes.errors import ConfigError, DataError, StoppedBySignal
 from megatron_seirenes.games.registry import PRESETS
 from megatron_seirenes.observe.metrics import validate_row
 from megatron_seirenes.observe.records import read_records
@@ -88,6 +88,21 @@ def test_it_trains_and_goes_on_exactly_after_a_stop(tmp_path, preset):
         trainer = toy_trainer(config, resume=True, game=game_of(preset, folder))
         run(trainer)
         assert outcome(trainer) == expected
+
+
+@pytest.mark.parametrize("preset", NAMES)
+@pytest.mark.parametrize("base", ["qwen3_4b.yaml", "quickstart.yaml"])
+def test_it_can_be_laid_over_a_run(tmp_path, preset, base):
+    """The small world's token limits are below the authors' overlong slope, which is a fault that names the key."""
+    configs = PRESET_FILES[0].parents[1]
+    path = tmp_path / "run.yaml"
+    path.write_text(f"extends: [{configs / base}, {configs / 'games' / preset}.yaml]\n")
+    short = base == "quickstart.yaml" and preset.startswith("dapo")
+    config = load_config(path, ["objective.overlong_cache=4"] if short else [])
+    assert config.model.new is not None or base == "qwen3_4b.yaml"
+    if short:
+        with pytest.raises(ConfigError, match=r"objective\.overlong_cache"):
+            load_config(path)
 
 
 def test_presets_and_their_names_agree():

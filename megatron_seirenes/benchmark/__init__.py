@@ -1,0 +1,1 @@
+"""What a layout really takes on this machine: training, scoring, generation and sync, apart and together."""
