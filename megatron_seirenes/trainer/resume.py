@@ -204,6 +204,8 @@ def adapted_state(resumed: Resumption, game: Game, sampler: ProblemSampler) -> d
         state["sampler"] = _sampler_state(state["sampler"], sampler)
     if "game" in resumed.differences or "model" in resumed.differences:
         state["streams"] = _streams_state(state, game, resumed.snapshot)
+    if "game" in resumed.differences:
+        state["memory"] = None
     return state
 
 

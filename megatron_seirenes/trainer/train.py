@@ -12,6 +12,7 @@ import torch
 
 from megatron_seirenes.config.rules import training_faults
 from megatron_seirenes.config.schema import Config
+from megatron_seirenes.device.lost_ranks import lost_ranks_told
 from megatron_seirenes.errors import ConfigError, StoppedBySignal
 from megatron_seirenes.games.game import Game
 from megatron_seirenes.objectives.registry import build_loss
@@ -85,6 +86,7 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
         world, ranks = open_ranks(config, stack)
+        stack.enter_context(lost_ranks_told(world.size))
         snapshot = first_alone(ranks, lambda: _prepare(config, directory, resume))
         assets = open_policy(config, directory)
         roles = build_roles(config, (stage.role for stage in game.stages), assets.chat)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -86,11 +87,17 @@ class Launcher:
         self._zygote.stdin.close()
         self._zygote.wait(timeout=60)
 
-    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
+    def start(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        spoil: tuple[int, int] | None = None,
+    ) -> Process:
         """Starts `seirenes ARGUMENTS`; its output goes to a log of its own."""
         self._count += 1
         log = self._logs / f"{self._count:03d}-{arguments[0]}.log"
-        request = {"arguments": arguments, "environment": dict(environment or {}), "log": str(log)}
+        request = {"arguments": arguments, "environment": dict(environment or {})}
+        request |= {"log": str(log), "spoil": spoil}
         with self._news:
             assert self._zygote.stdin is not None
             self._zygote.stdin.write(json.dumps(request) + "\n")
@@ -123,6 +130,26 @@ class Launcher:
 def train(launcher: Launcher, world: Path, run_dir: Path, *arguments: str) -> Process:
     """Starts, or goes on with, a run of the world in `run_dir`."""
     return launcher.start("train", str(world / "run.yaml"), f"run.dir={run_dir}", *arguments)
+
+
+def train_ranks(
+    launcher: Launcher, world: Path, run_dir: Path, size: int, spoil: tuple[int, int] | None = None
+) -> list[Process]:
+    """The same on `size` ranks, as a launcher would start them; in order of ranks."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [
+        launcher.start(
+            "train",
+            str(world / "run.yaml"),
+            f"run.dir={run_dir}",
+            environment={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"},
+            spoil=spoil,
+        )
+        for rank in range(size)
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """Starts commands of the package by forking a process that has imported everything, so that a launch costs seconds.
 
-Reads one JSON object a line: `arguments` of the command, `environment` to add, `log` for its output. Answers with the
-process id, and later with `ID CODE` once it has ended. What it starts is the real command, killed like a real one.
+Reads one JSON object a line: `arguments` of the command, `environment` to add, `log` for its output, `spoil` null or
+the rank and the update into which a NaN is put. Answers with the process id, and later with `ID CODE` once it has
+ended. What it starts is the real command, killed like a real one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import select
 import sys
@@ -38,6 +41,8 @@ def become(request: dict) -> None:
     try:
         from megatron_seirenes.cli.main import main
 
+        if request["spoil"]:
+            spoil_update(*request["spoil"])
         main(request["arguments"])
         code = 0
     except SystemExit as end:
@@ -48,6 +53,24 @@ def become(request: dict) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def spoil_update(rank: int, number: int) -> None:
+    """From its update `number` on, the first sequence that this rank has to learn from has a NaN in it, once."""
+    from megatron_seirenes.actor.actor import Actor
+
+    original, seen = Actor.update, [0]
+
+    def update(self, sequences, *arguments, **keywords):
+        seen[0] += 1
+        if seen[0] >= number and sequences and os.environ.get("RANK") == str(rank):
+            seen[0] = -(10**9)
+            first = sequences[0]
+            spoilt = dataclasses.replace(first, old_logprobs=(math.nan,) * len(first.old_logprobs))
+            sequences = [spoilt, *sequences[1:]]
+        return original(self, sequences, *arguments, **keywords)
+
+    Actor.update = update
 
 
 def serve() -> None:
