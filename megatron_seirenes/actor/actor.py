@@ -132,7 +132,8 @@ class Actor:
         rate = self._optimizer.next_rate() if learning_rate is None else learning_rate
 
         def loss_of(batch: MicroBatch, output: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            result: LossSum = loss(_token_batch([sequences[i] for i in batch.members], output))
+            chosen = [sequences[i] for i in batch.members]
+            result: LossSum = loss(_token_batch(chosen, output, self._runner.options.entropy_gradient))
             return result.loss, {**result.sums, _LOSS: result.loss.detach()}
 
         with self.backend.actor_scope():
@@ -199,10 +200,10 @@ def _check_training(sequences: Sequence[TrainingSequence]) -> None:
                 raise ValueError(f"sequence {index}: {seen} {name} for {expected} response tokens")
 
 
-def _token_batch(sequences: Sequence[TrainingSequence], output: Tensor) -> TokenBatch:
+def _token_batch(sequences: Sequence[TrainingSequence], output: Tensor, entropy_gradient: bool) -> TokenBatch:
     """`output` is [2, tokens]; per-sequence numbers are repeated for every token of the response.
 
-    Entropy carries gradient when the model's output does for it (`LogprobOptions.entropy_gradient`).
+    Entropy carries gradient with `entropy_gradient` alone (`LogprobOptions`).
     """
     repeats = torch.tensor([len(sequence.response_ids) for sequence in sequences], device=output.device)
 
@@ -213,7 +214,7 @@ def _token_batch(sequences: Sequence[TrainingSequence], output: Tensor) -> Token
     behaviour = [*chain.from_iterable(sequence.behaviour_logprobs for sequence in sequences)]
     return TokenBatch(
         logprobs=output[0],
-        entropy=output[1],
+        entropy=output[1] if entropy_gradient else output[1].detach(),
         old_logprobs=floats([*chain.from_iterable(sequence.old_logprobs for sequence in sequences)]),
         advantages=floats([sequence.advantage for sequence in sequences]).repeat_interleave(repeats),
         weights=floats([sequence.weight for sequence in sequences]).repeat_interleave(repeats),

@@ -237,3 +237,35 @@ def test_master_weights_follow_weights_that_were_written(make_actor: MakeActor, 
     actor.load_hf(model_folder("qwen3_tied"))
     actor.update(training_sequences(), weighted_likelihood, learning_rate=0.0)
     assert_same_bits(start, weights_of(actor))
+
+
+def test_a_loss_sees_which_response_a_token_belongs_to_and_what_the_engine_said(make_actor: MakeActor) -> None:
+    actor = make_actor("qwen2", optimizer=FAST, actor={"micro_batch_tokens": 14})
+    named = [
+        replace(one, behaviour_logprobs=tuple(100.0 * i + t for t in range(len(one.response_ids))))
+        for i, one in enumerate(training_sequences())
+    ]
+    seen: list[tuple[int, float]] = []
+
+    def loss(batch: TokenBatch) -> LossSum:
+        assert batch.segments is not None
+        assert batch.behaviour_logprobs is not None
+        for segment in range(int(batch.segments.max()) + 1):
+            mine = batch.behaviour_logprobs[batch.segments == segment]
+            assert mine.tolist() == [mine[0].item() + t for t in range(len(mine))]
+            seen.append((len(mine), mine[0].item()))
+        return weighted_likelihood(batch)
+
+    actor.update(named, loss)
+    assert sorted(seen) == sorted((len(one.response_ids), 100.0 * i) for i, one in enumerate(named))
+
+
+def test_an_entropy_bonus_moves_weights_towards_more_entropy(make_actor: MakeActor) -> None:
+    sequences = [replace(one, weight=0.01) for one in training_sequences()]
+    entropies = []
+    for bonus in (0.0, 1.0):
+        actor = make_actor("qwen2", optimizer=FAST, objective={"entropy_bonus": bonus})
+        for _ in range(2):
+            actor.update(sequences, clipped_surrogate(0.2, 0.28, entropy_bonus=bonus))
+        entropies.append(sum(sum(result.entropy) for result in actor.logprobs(sequences)))
+    assert entropies[1] > entropies[0] + 1e-3
