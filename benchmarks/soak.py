@@ -9,6 +9,7 @@ four curves and prints how each moved between the first steps after `--settle` a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -74,7 +75,8 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[Sample]:
         step = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
         if step > seen:
             seen = step
-            yield Sample(step, time.monotonic() - began, *held_by(process.pid))
+            with contextlib.suppress(OSError):  # a thread or the process may end between two looks
+                yield Sample(step, time.monotonic() - began, *held_by(process.pid))
         time.sleep(0.05)
 
 
