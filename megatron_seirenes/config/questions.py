@@ -31,11 +31,15 @@ class ProblemSource(Section):
 
 
 class MasterySection(Section):
-    """A question is retired after `streak` (K_m) consecutive mastered steps."""
+    """A question is retired after `streak` (K_m) consecutive mastered steps.
+
+    `revisit` is the share of a step's places that ask retired questions again; what is not mastered then is live again.
+    """
 
     enabled: bool = True
     criterion: Literal["all_hints", "paper", "clean"] = "all_hints"
     streak: PositiveInt = 1
+    revisit: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class ProblemsSection(Section):

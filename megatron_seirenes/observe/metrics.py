@@ -130,6 +130,8 @@ SECTIONS: tuple[Section, ...] = (
     Section("Mastery", (
         Metric("mastery/retired", "questions", "total", "Questions retired because they are mastered."),
         Metric("mastery/live_fraction", "fraction", "gauge", "Questions still asked, by all questions."),
+        Metric("mastery/saved_fraction", "fraction", "gauge",
+               "Rollout work saved by retirement since the run began, by the linear estimate of Appendix D."),
     )),
     Section("Lengths", (
         Metric("length/{stage}/mean", "tokens", "gauge", "Mean response length, the stop token included."),

@@ -5,8 +5,9 @@ Each epoch is a permutation of the whole pool, drawn from the seed and the epoch
 * within an epoch every question that is not retired before its turn is asked exactly once, none twice;
 * a batch never holds a question twice; one that crosses into the next epoch puts off the questions it already holds
   and they keep their place at the head of that epoch;
-* a batch is full as long as the pool has `per_step` live questions, and holds every live question otherwise;
-* a retired question is never asked again;
+* a batch is full as long as the pool has enough live questions, and holds every live question otherwise;
+* a retired question is not asked again, but for a share of the places (`mastery.revisit`, none by default) that go to
+  retired questions: one that is no longer mastered is live again;
 * the future depends on `state_dict` alone: saved and loaded between any two calls, the sampler goes on identically.
 
 It refuses an empty pool, equal ids, and the state of another pool or seed.
@@ -42,6 +43,8 @@ class ProblemSampler:
         self._queue: list[str] = []
         self._streaks: dict[str, int] = {}
         self._retired: dict[str, None] = {}
+        self._batches = 0
+        self._retired_shares = 0.0
 
     @property
     def ids(self) -> frozenset[str]:
@@ -59,6 +62,14 @@ class ProblemSampler:
         return 1.0 - len(self._retired) / len(self._problems)
 
     @property
+    def saved_fraction(self) -> float:
+        """The share of all rollout work that retirement has saved so far, by the linear estimate of Appendix D.
+
+        The mean over batches of the pool's retired share: an upper bound, for a batch takes as long as its longest.
+        """
+        return self._retired_shares / self._batches if self._batches else 0.0
+
+    @property
     def exhausted(self) -> bool:
         """Whether every problem is retired, so that no batch can be drawn."""
         return len(self._retired) == len(self._problems)
@@ -71,26 +82,42 @@ class ProblemSampler:
     def next_batch(self, without: Iterable[str] = ()) -> list[Problem]:
         """The next batch; shorter than `per_step` only when fewer questions are live, empty when all are retired.
 
-        Questions of `without`, which this step has asked already, are put off like those that the batch holds.
+        Questions of `without`, which this step has asked already, are put off like those that the batch holds; with
+        any, the step is still the last one and no retired question is revisited.
         """
         batch: dict[str, None] = dict.fromkeys(without)
         asked = len(batch)
         live = len(self._problems) - len(self._retired) - sum(problem_id not in self._retired for problem_id in batch)
-        size = asked + min(self._per_step, live)
+        revisited = [] if asked else self._begin_step()
+        size = asked + min(self._per_step - len(revisited), live)
         while len(batch) < size:
             self._draw_into(batch, size)
             if len(batch) < size:
                 self._start_epoch()
-        return [self._problems[problem_id] for problem_id in list(batch)[asked:]]
+        return [self._problems[problem_id] for problem_id in (*list(batch)[asked:], *revisited)]
+
+    def _begin_step(self) -> list[str]:
+        """Counts a step; the retired questions that it asks again, none when all are retired (the run ends then)."""
+        self._batches += 1
+        self._retired_shares += 1.0 - self.live_fraction
+        count = min(int(self._per_step * self._mastery.revisit), len(self._retired))
+        if not count or self.exhausted:
+            return []
+        return Random(stable_seed("revisit", self._seed, self._batches)).sample(list(self._retired), count)
 
     def observe(self, problem_id: str, mastered: bool | None) -> None:
         """Counts one step's evidence: true lengthens the question's streak, false ends it, None leaves it.
 
-        A streak of `mastery.streak` (K_m) retires the question.
+        A streak of `mastery.streak` (K_m) retires the question; a retired one that was revisited and is not mastered is
+        live again.
         """
         if problem_id not in self._problems:
             raise ValueError(f"problem {problem_id} is not in the pool")
-        if not self._mastery.enabled or mastered is None or problem_id in self._retired:
+        if not self._mastery.enabled or mastered is None:
+            return
+        if problem_id in self._retired:
+            if self._mastery.revisit and not mastered:
+                del self._retired[problem_id]
             return
         if not mastered:
             self._streaks.pop(problem_id, None)
@@ -109,6 +136,8 @@ class ProblemSampler:
             "queue": list(self._queue),
             "streaks": dict(self._streaks),
             "retired": list(self._retired),
+            "batches": self._batches,
+            "retired_shares": self._retired_shares,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -124,6 +153,8 @@ class ProblemSampler:
         self._queue = list(state["queue"])
         self._streaks = {problem_id: int(streak) for problem_id, streak in state["streaks"].items()}
         self._retired = dict.fromkeys(state["retired"])
+        self._batches = int(state["batches"])
+        self._retired_shares = float(state["retired_shares"])
 
     def _draw_into(self, batch: dict[str, None], size: int) -> None:
         """Moves live questions from the epoch's queue into the batch until it is full; those in it already stay."""

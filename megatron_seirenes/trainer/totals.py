@@ -21,6 +21,7 @@ def step_totals(row: Row, streams: Streams, sampler: ProblemSampler, saving: flo
         totals |= {f"streams/{name}/{key}": value for key, value in counters.items()}
     totals["mastery/retired"] = len(sampler.retired)
     totals["mastery/live_fraction"] = sampler.live_fraction
+    totals["mastery/saved_fraction"] = sampler.saved_fraction
     totals["tokens/trained"] = row.get("tokens/trained") or 0
     seconds = {name: float(row[f"time/{name}"] or 0.0) for name in PARTS_OF_A_STEP}
     totals["time/snapshot"] = saving

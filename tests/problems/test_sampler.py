@@ -153,3 +153,52 @@ def test_more_questions_of_a_step_are_others_and_keep_the_epoch_whole():
     assert sorted(first + second + third) == [f"q{i}" for i in range(5)]
     assert sampler.next_batch(without=[*first, *second, *third]) == []
     assert len(sampler.next_batch()) == 2
+
+
+@given(sizes, st.randoms(use_true_random=False))
+def test_revisited_questions_are_retired_ones_and_can_be_live_again(size, luck):
+    """Batches hold at most the revisit share of retired questions; what fails there is asked as before."""
+    count, per_step, seed = size
+    drawn = sampler(count, per_step, seed, revisit=0.5)
+    for _ in range(12):
+        if drawn.exhausted:
+            break
+        retired, live = set(drawn.retired), count - len(drawn.retired)
+        batch = ids(drawn.next_batch())
+        revisited = [problem_id for problem_id in batch if problem_id in retired]
+        assert len(batch) == len(set(batch))
+        assert len(revisited) == min(int(per_step * 0.5), len(retired))
+        assert len(batch) - len(revisited) == min(per_step - len(revisited), live)
+        for problem_id in batch:
+            mastered = luck.random() < 0.6
+            drawn.observe(problem_id, mastered)
+            assert (problem_id in drawn.retired) == mastered
+
+
+def test_revisits_depend_on_the_state_alone():
+    first = sampler(20, 8, revisit=0.25)
+    for problem_id in ids(first.next_batch())[:6]:
+        first.observe(problem_id, True)
+    second = sampler(20, 8, revisit=0.25)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert [ids(first.next_batch()) for _ in range(6)] == [ids(second.next_batch()) for _ in range(6)]
+    assert first.saved_fraction == second.saved_fraction
+
+
+def test_without_revisits_a_retired_question_stays_retired():
+    drawn = sampler(4, 2)
+    drawn.observe("p/0", True)
+    drawn.observe("p/0", False)
+    assert drawn.retired == ("p/0",)
+
+
+def test_what_retirement_saved_is_the_mean_retired_share():
+    """Appendix D: of T_R1 + G2 T_R3 a step the share |M| / |D| is saved, whatever the times are."""
+    drawn = sampler(10, 2)
+    assert drawn.saved_fraction == 0.0
+    shares = []
+    for step in range(5):
+        shares.append(len(drawn.retired) / 10)
+        batch = drawn.next_batch()
+        drawn.observe(batch[0].id, True)
+        assert drawn.saved_fraction == pytest.approx(sum(shares) / (step + 1))
