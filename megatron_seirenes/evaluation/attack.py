@@ -49,7 +49,6 @@ def attack(config: Config) -> list[AttackResult]:
     """
     benchmarks = _attacked(config)
     directory = RunDirectory.of(config)
-    directory.create()
     out = directory.path / "attack"
     problems = {name: read_problems(benchmarks[name].problems, config.problems.bad_rows) for name in benchmarks}
     with ExitStack() as stack:

@@ -28,12 +28,12 @@ def evaluate(config: Config) -> Results:
     if not config.evaluation.benchmarks:
         raise ConfigError("evaluation", ["evaluation.benchmarks: no benchmark is named"])
     directory = RunDirectory.of(config)
-    directory.create()
     with ExitStack() as stack:
         stop = stack.enter_context(StopListener())
         judge = open_judge(config, stack)
         names = (answering_stage(config).role, hinting_stage(config).role)
         policy, made_by = open_for_questions(config, directory, names, stack)
+        directory.create()
         evaluator = Evaluator(
             config, policy.roles, policy.engine, judge, policy.chat, should_stop=lambda: stop.requested
         )
