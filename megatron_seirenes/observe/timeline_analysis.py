@@ -1,8 +1,9 @@
 """What a timeline says of a run: when engine and trainer had nothing to do, and what each stage added to a collection.
 
-A step's window opens with its rollout phase and closes with the last phase before the next one opens, so the time
-between a kill and the resumption counts nowhere. Times are of one rank. A rollout counts from the moment it was handed
-to the engine, waiting for a place included: the engine is idle when none is unfinished, and no evaluation is running.
+A step's window opens with its first rollout phase (one that follows a sync, which ends a step) and closes with the last
+phase before the next one opens, so the time between a kill and the resumption counts nowhere. Times are of one rank. A
+rollout counts from the moment it was handed to the engine, waiting for a place included: the engine is idle when none
+is unfinished, and no evaluation is running.
 
 What is not measured here: how much a stage slows another by sharing the engine with it.
 """
@@ -22,7 +23,10 @@ from numpy.typing import NDArray
 
 from megatron_seirenes.observe.timeline import Event, events_of
 
-ROLLOUT, TRAIN, EVALUATION = "rollout", "train", "evaluation"
+ROLLOUT, SYNC, EVALUATION = "rollout", "sync", "evaluation"
+TRAINER = ("scoring", "training")
+"""Phases in which the trainer works: `scoring`, and `training clean`, `training adversary`, …"""
+
 POINTS = 300
 """Points at which the unfinished rollouts of a step are counted."""
 
@@ -136,7 +140,7 @@ def covered(*groups: Spans) -> float:
 
 
 def _collect(events: Iterable[Event]) -> dict[tuple[str, str], Spans]:
-    """Spans by category and, for rollouts and judging, stage; else name."""
+    """Spans by category and, for rollouts and judging, stage; else the first word of the name."""
     found: dict[tuple[str, str], tuple[array[float], array[float]]] = defaultdict(lambda: (array("d"), array("d")))
     for event in events:
         starts, ends = found[event["cat"], event["args"].get("stage") or event["name"].split(" ")[0]]
@@ -153,11 +157,18 @@ def _order(rollouts: Mapping[str, Spans], judging: Mapping[str, Spans]) -> tuple
 
 
 def _windows(phases: Mapping[str, Spans]) -> Iterator[tuple[float, float]]:
-    opened = np.sort(phases[ROLLOUT].start)
+    opened = _first_of_each_step(phases)
     start = np.concatenate([spans.start for spans in phases.values()])
     end = np.concatenate([spans.end for spans in phases.values()])
     for begin, following in zip(opened, [*opened[1:], np.inf], strict=True):
         yield float(begin), float(end[(start >= begin) & (start < following)].max())
+
+
+def _first_of_each_step(phases: Mapping[str, Spans]) -> Floats:
+    """Starts of the rollout phases that open a step: between them and the one before, weights were moved."""
+    opened = np.sort(phases[ROLLOUT].start)
+    syncs_before = np.searchsorted(np.sort(phases.get(SYNC, NO_SPANS).start), opened)
+    return opened[np.concatenate([[True], syncs_before[1:] > syncs_before[:-1]])]
 
 
 def _step(
@@ -170,11 +181,12 @@ def _step(
     here = {stage: rollouts[stage].between(*window) for stage in stages}
     until = [covered(*(here[stage] for stage in stages[:count])) for count in range(len(stages) + 1)]
     answers = [spans.between(*window) for spans in judging.values()]
-    train, evaluation = (phases.get(name, NO_SPANS).between(*window) for name in (TRAIN, EVALUATION))
+    training = [phases.get(name, NO_SPANS).between(*window) for name in TRAINER]
+    evaluation = phases.get(EVALUATION, NO_SPANS).between(*window)
     return StepTimes(
         seconds=window[1] - window[0],
         engine_busy=covered(*here.values(), evaluation),
-        trainer_busy=covered(train),
+        trainer_busy=covered(*training),
         added={stage: until[count + 1] - until[count] for count, stage in enumerate(stages)},
         judging_alone=covered(*here.values(), *answers) - until[-1],
     )

@@ -216,7 +216,7 @@ def write_timeline(folder: Path, steps: int) -> None:
     """Steps of 8 s: collecting 4 s, training 3 s, moving weights 1 s."""
     timeline, file = Timeline(lambda: 0.0), TimelineFile(folder / "timeline.json")
     for at in range(0, 8 * steps, 8):
-        for name, start, end in (("rollout", 0, 4), ("train", 4, 7), ("sync", 7, 8)):
+        for name, start, end in (("rollout", 0, 4), ("scoring", 4, 5), ("training clean", 5, 7), ("sync", 7, 8)):
             timeline.add(name, "phase", at + start, at + end, "trainer")
         lives = [("plain", 0, 2), ("lure", 0, 1), ("lure", 0, 2.5), ("tempted", 1, 2), ("tempted", 2.5, 3)]
         for stage, start, end in lives:

@@ -12,7 +12,8 @@ from megatron_seirenes.observe.timeline_analysis import Spans, analyse_events, a
 def step_events(timeline: Timeline, at: float) -> list[Event]:
     """One step of 20 s: R1 0–6, R2 0–7, R3 7–10 after a gap-free hand-over, judged until 12; training 12–18."""
     timeline.add("rollout", "phase", at, at + 12, "trainer")
-    timeline.add("train", "phase", at + 12, at + 18, "trainer")
+    timeline.add("scoring", "phase", at + 12, at + 14, "trainer")
+    timeline.add("training clean", "phase", at + 14, at + 18, "trainer")
     timeline.add("sync", "phase", at + 18, at + 20, "trainer")
     lives = {"R1": [(0, 6), (0, 2)], "R2": [(0, 3), (0, 7)], "R3": [(3, 5), (7, 10)]}
     for stage, times in lives.items():
@@ -35,6 +36,14 @@ def test_idle_shares_what_stages_add_and_judging_alone() -> None:
         assert (step.judging_alone, step.judging_share) == (2, 0.1)
     assert found.total.added == {"R1": 12, "R2": 2, "R3": 6}
     assert found.total.engine_idle == 0.5
+
+
+def test_a_step_may_collect_in_several_rounds() -> None:
+    timeline = Timeline(lambda: 0.0)
+    timeline.add("rollout", "phase", 90.0, 100.0, "trainer")
+    found = analyse_events(step_events(timeline, 100.0) + step_events(timeline, 200.0))
+    assert found is not None
+    assert [step.seconds for step in found.steps] == [30, 20]
 
 
 def test_an_evaluation_keeps_the_engine_busy() -> None:
