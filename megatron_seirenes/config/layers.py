@@ -21,7 +21,7 @@ DEEPEST_KEY = 16
 
 
 def read_layers(path: Path | None, overrides: Sequence[str]) -> Layer:
-    """Everything that `path`, the files it extends and `overrides` say, merged into one layer; overrides alone without."""
+    """Everything that `path` (if given), the files it extends and `overrides` say, merged into one layer."""
     layer = _read_file(path, ()) if path is not None else Layer(data={})
     _merge_layer(layer, _read_overrides(overrides))
     return layer

@@ -1,4 +1,4 @@
-"""The actor equals Hugging Face in float32: logits, log-probabilities, gradients, and the weights after one optimizer step."""
+"""The actor equals Hugging Face in float32: logits, log-probabilities, gradients, weights after an optimizer step."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ def test_a_faulty_key_has_no_second_fault() -> None:
     assert len(faults_of({"streams": {"clean": {"flush": "big", "capacity": 3}}})) == 1
     benchmark = {"problems": {"path": "p"}, "distractors": {"kind": "files"}}
     assert faults_of({"evaluation": {"benchmarks": {"b": benchmark}}}) == (
-        "evaluation.benchmarks.b.distractors.kind: must be 'file', 'column', 'task', 'policy' or 'endpoint'; seen 'files' (a string)",
+        "evaluation.benchmarks.b.distractors.kind: must be 'file', 'column', 'task', 'policy' or 'endpoint'; "
+        "seen 'files' (a string)",
     )
 
 
