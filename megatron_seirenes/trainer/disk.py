@@ -7,6 +7,7 @@ A refused snapshot leaves the one before whole (trainer/snapshot.py), a refused 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -48,6 +49,23 @@ class Disk:
             if what not in self._told:
                 self._told.add(what)
                 self._say(f"WARNING: the disk refused {what}: {reason(error)}; the run goes on without")
+
+
+REFUSALS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
+)
+"""What a disk says that is full, read-only, not ours, or broken: the machine's fault, never a bug."""
+
+
+@contextmanager
+def disk_refusals_told() -> Iterator[None]:
+    """Inside, what no guard expected is told as a message, too: a disk that is full when the run begins or ends."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        raise DiskRefused(f"the disk refused: {reason(error)}. Make room or mend it; then the same command") from error
 
 
 def reason(error: OSError) -> str:

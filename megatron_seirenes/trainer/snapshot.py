@@ -23,6 +23,7 @@ import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from typing import Any
 
 from megatron_seirenes.errors import DataError
 
+FORMAT = 1
+"""Counts up when the trainer's state changes its shape: a snapshot of another format is refused, never guessed at."""
 DIGEST_THREADS = 8
 """Files read at once; hashing leaves the interpreter lock to the others."""
 
@@ -85,7 +88,7 @@ def _write(partial: Path, state: Mapping[str, Any], config_yaml: str, save_actor
     partial.mkdir()
     (partial / "actor").mkdir()
     save_actor(partial / "actor")
-    encoded = json.dumps(state, separators=(",", ":")).encode()
+    encoded = json.dumps({"format": FORMAT, **state}, separators=(",", ":")).encode()
     (partial / "state.json.gz").write_bytes(gzip.compress(encoded, compresslevel=1, mtime=0))
     (partial / "config.yaml").write_text(config_yaml, encoding="utf-8")
     (partial / "digests.json").write_text(json.dumps(_digests(partial), indent=1), encoding="utf-8")
@@ -138,9 +141,13 @@ def read_state(snapshot: Path) -> dict[str, Any]:
     """The trainer state of a snapshot. Raises DataError."""
     path = snapshot / "state.json.gz"
     try:
-        return json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, ValueError, EOFError) as error:
+        state = json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+    seen = state.pop("format", None)
+    if seen != FORMAT:
+        raise DataError(f"{path}: a snapshot of format {seen}; this version reads format {FORMAT}: use the other one")
+    return state
 
 
 def remove_old(folder: Path, keep: int, keep_every: int | None) -> None:

@@ -35,6 +35,7 @@ from megatron_seirenes.trainer.assembly import (
     policy_folder,
 )
 from megatron_seirenes.trainer.bystander import Bystander
+from megatron_seirenes.trainer.disk import disk_refusals_told
 from megatron_seirenes.trainer.health import Health
 from megatron_seirenes.trainer.loop import Trainer
 from megatron_seirenes.trainer.parts import Evaluate, Parts
@@ -84,6 +85,7 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
     check_playable(game, problems)
     check_policy_given(config)
     with ExitStack() as stack:
+        stack.enter_context(disk_refusals_told())
         stop = stack.enter_context(StopListener())
         world, ranks = open_ranks(config, stack)
         stack.enter_context(lost_ranks_told(world.size))

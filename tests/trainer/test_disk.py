@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from megatron_seirenes.trainer.disk import Disk, DiskRefused
+from megatron_seirenes.trainer.disk import Disk, DiskRefused, disk_refusals_told
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
 
@@ -33,6 +33,13 @@ def test_what_nobody_needs_is_said_once():
         with disk.shrug("the timeline"):
             raise FULL
     assert len(said) == 1
+
+
+def test_a_refusal_that_no_guard_expected_is_a_message_too():
+    with pytest.raises(DiskRefused, match="the disk refused: No space left"), disk_refusals_told():
+        raise FULL
+    with pytest.raises(FileNotFoundError), disk_refusals_told():
+        raise FileNotFoundError(errno.ENOENT, "a bug", "somewhere")
 
 
 def test_other_errors_pass():

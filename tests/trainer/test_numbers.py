@@ -132,7 +132,10 @@ def test_an_engine_with_other_weights_stops_the_run_before_an_update(tmp_path, g
         trainer.run()
     assert actor.weight == before
     assert len(read_metrics(trainer.directory.metrics)) == 2
-    sound = toy_trainer(toy_config(tmp_path), resume=True)
-    with sound.watch:
-        sound.run()
-    assert [row["step"] for row in read_metrics(sound.directory.metrics)] == [1, 2, 3, 4, 5, 6]
+    sound, never_spoilt = toy_trainer(toy_config(tmp_path), resume=True), toy_trainer(toy_config(tmp_path / "other"))
+    for one in (sound, never_spoilt):
+        with one.watch:
+            one.run()
+    assert sound.parts.sampler.state_dict() == never_spoilt.parts.sampler.state_dict(), "its questions are asked again"
+    assert sound.parts.actor.weight == never_spoilt.parts.actor.weight
+    assert len(read_metrics(sound.directory.metrics)) == 6

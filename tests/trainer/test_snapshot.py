@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from megatron_seirenes.errors import DataError
 from megatron_seirenes.trainer.snapshot import (
     Cursor,
     complete_snapshots,
@@ -51,6 +52,15 @@ def test_a_folder_that_vanished_is_not_made_anew(tmp_path):
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "gone", Cursor(1))
     assert not (tmp_path / "gone").exists()
+
+
+def test_a_state_of_another_format_is_refused(tmp_path):
+    snapshot = write(tmp_path, Cursor(1), {"format": 99})
+    with pytest.raises(DataError, match="a snapshot of format 99; this version reads format 1"):
+        read_state(snapshot)
+    (snapshot / "state.json.gz").write_bytes((snapshot / "state.json.gz").read_bytes()[:-9] + b"nonsense!")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_state(snapshot)
 
 
 @pytest.mark.parametrize("harm", ["flip", "truncate", "remove"])
