@@ -236,7 +236,8 @@ def test_what_only_training_needs() -> None:
         ({"tensor": 2, "sequence_parallel": True, "expert": 8, "expert_tensor": 1}, 16, []),
         ({"tensor": 2, "sequence_parallel": True, "expert": 8, "expert_tensor": 1}, 12, ["parallel.expert"]),
         ({"tensor": 2, "sequence_parallel": True, "pipeline": 2}, 6, ["parallel.tensor", "parallel.expert"]),
-        ({"context": 2}, 3, ["parallel.tensor"]),
+        ({"context": 2}, 3, ["parallel.tensor", "parallel.context"]),
+        ({"pipeline": 2, "virtual_pipeline": 2}, 4, ["parallel.virtual_pipeline"]),
     ],
 )
 def test_layouts_tile_the_processes(settings: dict[str, Any], world_size: int, keys: list[str]) -> None:

@@ -40,6 +40,7 @@ ON_TWO = {
 ON_FOUR = {
     "tensor 2 x data 2": [*TENSOR, "rollout.tensor=2"],
     "pipeline 2 x expert 2": ["parallel.pipeline=2", "parallel.expert=2"],
+    "tensor 2 x expert 2": [*TENSOR, "parallel.expert=2", "parallel.expert_tensor=1"],
 }
 GOES_ON = [
     ("tensor 2, engine tensor 2", "data 2"),

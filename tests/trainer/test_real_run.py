@@ -127,6 +127,24 @@ def test_two_runs_are_the_same_bit_for_bit(world, whole):
     assert outcome(world / "again") == outcome(whole)
 
 
+def test_two_replicas_learn_what_one_process_does(world, whole):
+    """Data parallel 2 under torchrun: the same rollouts, flushes and counters; losses to 1e-4 (tests/ranks has more)."""
+    folder = world / "two"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "megatron_seirenes"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = ["train", str(world / "run.yaml"), f"run.dir={folder}", "run.collection_steps=2"]
+    done = subprocess.run([sys.executable, *torchrun, *command], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    for step, (row, one) in enumerate(zip(outcome(folder)["rows"], outcome(whole)["rows"][:2], strict=True), start=1):
+        name = f"step-{step:06d}.jsonl.gz"
+        assert (folder / "rollouts" / name).read_bytes() == (whole / "rollouts" / name).read_bytes()
+        assert {key: row[key] for key in row if key.startswith(("streams/", "success/", "mastery/"))} == {
+            key: one[key] for key in one if key.startswith(("streams/", "success/", "mastery/"))
+        }
+        losses = [f"loss/{stream}" for stream in STREAMS if one[f"loss/{stream}"] is not None]
+        assert losses and [row[key] for key in losses] == pytest.approx([one[key] for key in losses], abs=1e-4)
+
+
 def test_stopped_by_a_signal_and_gone_on_is_never_stopped(world, whole):
     folder = world / "stopped"
     command = [sys.executable, "-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={folder}"]
