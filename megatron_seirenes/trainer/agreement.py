@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from megatron_seirenes.errors import SeirenesError
@@ -22,10 +22,14 @@ class RanksDisagree(SeirenesError):
     """Two ranks decided differently; nothing was saved since they did."""
 
 
-def check_agreement(ranks: Ranks, when: str, decisions: Mapping[str, Any]) -> None:
-    """Collective. `decisions` are JSON-able values by name. Raises RanksDisagree, on every rank, naming both sides."""
+def check_agreement(ranks: Ranks, when: str, decided: Callable[[], Mapping[str, Any]]) -> None:
+    """Collective. `decided` gives JSON-able values by name; it is not asked when there is one rank.
+
+    Raises RanksDisagree, on every rank, naming both sides.
+    """
     if not several(ranks):
         return
+    decisions = decided()
     mine = {name: _digest(value) for name, value in decisions.items()}
     everyone = ranks.gather(mine)
     astray = next((rank for rank, other in enumerate(everyone) if other != everyone[0]), None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -203,7 +204,8 @@ class Trainer:
             groups = parts.streams.take(stream.name)
             if groups is None:
                 return
-            check_agreement(parts.ranks, f"update of {stream.name}", {"taken": [group.id for group in groups]})
+            taken = partial(dict, taken=[group.id for group in groups])
+            check_agreement(parts.ranks, f"update of {stream.name}", taken)
             flush = flush_parts(parts.game, stream, groups, self.config.objective)
             with self._timed("train", f"training {stream.name}"):
                 sequences = own_sequences(parts.ranks, flush, self.payloads.of(groups), parts.cost)
@@ -252,7 +254,7 @@ class Trainer:
             except CollectionStopped:
                 self._save_and_stop()
         self.cursor = Cursor(step)
-        check_agreement(parts.ranks, f"step {step}", self._decisions())
+        check_agreement(parts.ranks, f"step {step}", self._decisions)
         self.row |= from_first(parts.ranks, {key: self.row[key] for key in self.row if key.startswith("time/")})
         saving, self._snapshot_seconds = from_first(parts.ranks, self._snapshot_seconds), 0.0
         self.row |= step_totals(self.row, parts.streams, parts.sampler, saving, devices=parts.ranks.places.size)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from megatron_seirenes.games.game import live_stages
@@ -53,7 +54,7 @@ def ask(parts: Parts, birth: Birth, suspended: frozenset[str]) -> Asked:
     rounds, waited, regenerations = 0, 0.0, 0
     while problems := parts.sampler.next_batch(without=order):
         drawn = [problem.id for problem in problems]
-        check_agreement(ranks, f"questions of step {birth.step}", {"questions": drawn})
+        check_agreement(ranks, f"questions of step {birth.step}", partial(dict, questions=drawn))
         stopped = True
         with suppress(CollectionStopped):
             own = share_of(problems, places.replica_of(ranks.rank), places.replicas)

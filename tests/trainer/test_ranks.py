@@ -129,8 +129,8 @@ def test_a_rank_that_decides_otherwise_ends_the_run_with_both_sides_named(tmp_pa
 
 def test_equal_decisions_pass_and_the_one_that_differs_is_shown():
     def program(ranks):
-        check_agreement(ranks, "step 3", {"taken": ["a"], "row": {"x": 1}})
-        check_agreement(ranks, "step 4", {"taken": ["a"] if ranks.rank < 2 else ["b"], "row": {}})
+        check_agreement(ranks, "step 3", lambda: {"taken": ["a"], "row": {"x": 1}})
+        check_agreement(ranks, "step 4", lambda: {"taken": ["a"] if ranks.rank < 2 else ["b"], "row": {}})
 
     for error in run_ranks(Places(1, (0, 1, 2)), program):
         assert 'step 4: ranks 0 and 2' in str(error) and 'rank 0 has ["a"], rank 2 has ["b"]' in str(error)

@@ -128,7 +128,7 @@ def test_two_runs_are_the_same_bit_for_bit(world, whole):
 
 
 def test_two_replicas_learn_what_one_process_does(world, whole):
-    """Data parallel 2 under torchrun: the same rollouts, flushes and counters; losses to 1e-4 (tests/ranks has more)."""
+    """Data parallel 2 under torchrun: the same rollouts, flushes and counters; losses to 1e-4 (more in tests/ranks)."""
     folder = world / "two"
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "megatron_seirenes"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "GLOO_SOCKET_IFNAME": "lo"}
