@@ -25,8 +25,14 @@ from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.distributed import start_distributed, stop_distributed
 from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
 
-PARALLEL = {"tensor": 2, "sequence_parallel": True, "expert": 2, "expert_tensor": 1}
+DENSE = {"tensor": 2, "sequence_parallel": True}
+PARALLEL = {"tied": DENSE, "moe": DENSE | {"expert": 2, "expert_tensor": 1}}
+ENGINES = {"tied": (2,), "moe": (1, 2)}
 WORLD = 2
+
+
+def config_of(kind: str) -> Config:
+    return Config.model_validate({"model": {"dtype": "float32"}, "parallel": PARALLEL[kind]})
 
 
 def worst_difference(engine: VLLMEngine, folder: Path, rows: int) -> float:
@@ -46,10 +52,10 @@ def worst_difference(engine: VLLMEngine, folder: Path, rows: int) -> float:
 
 
 def main(root: Path) -> None:
-    config = Config.model_validate({"model": {"dtype": "float32"}, "parallel": PARALLEL})
-    world = start_distributed(config.parallel)
+    world = start_distributed(config_of("moe").parallel)
     seen = []
-    for kind in ("tied", "moe"):
+    for kind, tensors in ENGINES.items():
+        config = config_of(kind)
         folders = [root / f"{kind}{seed}" for seed in (0, 1)]
         if dist.get_rank() == 0:
             for seed, folder in enumerate(folders):
@@ -59,7 +65,7 @@ def main(root: Path) -> None:
         with world.backend.actor_scope():
             modules = build_modules(architecture, transformer_config(architecture, config, world.backend))
             load_hf_folder(modules, architecture, folders[1])
-        for tensor in (1, 2):
+        for tensor in tensors:
             plan = plan_sync(
                 architecture,
                 TrainingLayout.of(config.parallel, WORLD),
