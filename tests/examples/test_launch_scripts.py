@@ -219,3 +219,61 @@ def test_restarts_have_a_limit(cluster: Cluster) -> None:
     job.send_signal(signal.SIGUSR1)
     _, said = job.communicate(timeout=60)
     assert job.returncode == 75 and "MAX_RESTARTS" in said and cluster.requeued() == []
+
+
+class Node:
+    """torchrun.sh on one node, with stand-ins for torchrun and the training."""
+
+    def __init__(self, folder: Path):
+        self.run_dir = folder / "run"
+        python = folder / "python"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "stand_in_torchrun.py"}" "$@"\n')
+        python.chmod(0o755)
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "PYTHON": str(python),
+            "RUN_DIR": str(self.run_dir),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", EXAMPLES / "qwen3_4b" / "torchrun.sh", *words],
+            env=self.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 60
+        while len(list(self.run_dir.glob("ready-*"))) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_under_torchrun_a_saved_stop_ends_with_75_and_the_next_start_goes_on(tmp_path: Path, number: int) -> None:
+    node = Node(tmp_path)
+    job = node.start()
+    node.wait_until_ready()
+    job.send_signal(number)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 75 and "stopped with everything saved" in said, said
+
+    for step in range(4):
+        (node.run_dir / f"release-{step}").touch()
+    again = node.start()
+    _, said = again.communicate(timeout=60)
+    assert again.returncode == 0, "the marker of the first stop says nothing about this start"
+    assert not (node.run_dir / "STOPPED").exists()
+
+
+def test_under_torchrun_a_failure_keeps_its_code(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.run_dir.mkdir()
+    for step in range(4):
+        (node.run_dir / f"release-{step}").touch()
+    job = node.start("fails=0")
+    job.communicate(timeout=60)
+    assert job.returncode == 1

@@ -133,7 +133,7 @@ def train(launcher: Launcher, world: Path, run_dir: Path, *arguments: str) -> Pr
 
 
 def train_ranks(
-    launcher: Launcher, world: Path, run_dir: Path, size: int, spoil: tuple[int, int] | None = None
+    launcher: Launcher, world: Path, run_dir: Path, size: int, *arguments: str, spoil: tuple[int, int] | None = None
 ) -> list[Process]:
     """The same on `size` ranks, as a launcher would start them; in order of ranks."""
     with socket.socket() as probe:
@@ -145,6 +145,7 @@ def train_ranks(
             "train",
             str(world / "run.yaml"),
             f"run.dir={run_dir}",
+            *arguments,
             environment={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"},
             spoil=spoil,
         )
