@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -202,9 +203,12 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def children_of(pid: int) -> Sequence[int]:
-    """The processes that `pid` started and that still live."""
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
+    """The processes that any thread of `pid` started and that still live."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread may have ended meanwhile
+            found += map(int, path.read_text().split())
+    return found
 
 
 def _questions(path: Path) -> list[str]:
