@@ -225,7 +225,8 @@ class Trainer:
         step, key = self.cursor.step + 1, f"streams/{stream.name}/skipped_nonfinite"
         self.row[key] = (self.row[key] or 0) + 1
         self.watch.event(self.nonfinite.skipped(stream.name, step, report))
-        keep_for_inspection(self.directory.logs, step, stream.name, self.parts.ranks.rank, report, sequences)
+        with self.disk.shrug("what was skipped"):
+            keep_for_inspection(self.directory.logs, step, stream.name, self.parts.ranks.rank, report, sequences)
 
     def _fold(self, stream: Stream, metrics: Row) -> None:
         """Puts an update's metrics into the row; several flushes of a stream in one step are averaged."""

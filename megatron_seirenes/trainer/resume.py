@@ -92,7 +92,9 @@ def claim(directory: RunDirectory, config: Config, snapshot: Path | None, resume
         rows = len(read_metrics(directory.metrics))
         restarted = f"the run was ended before its first snapshot: it starts over ({rows} steps are made again)"
     directory.stopped_marker.unlink(missing_ok=True)
-    directory.config.write_text(dump_config(config), encoding="utf-8")
+    partial = directory.config.with_suffix(".partial")
+    partial.write_text(dump_config(config), encoding="utf-8")
+    partial.replace(directory.config)
     return restarted
 
 
