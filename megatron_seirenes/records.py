@@ -106,8 +106,8 @@ class Birth:
 class Group:
     """Rollouts that share one prompt, with their credit; the unit that a stream holds and trains on.
 
-    `has_signal` is decided on integer counts by the game's credit function: false when every advantage is zero, or would
-    be if lengths did not count. An adversary group is a single hint, or the hints of a question that compete.
+    `has_signal` is decided on integer counts by the game's credit function: false when every advantage is zero, or
+    would be if lengths did not count. An adversary group is a single hint, or the hints of a question that compete.
     """
 
     id: str
