@@ -131,7 +131,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 HEAD = """# Comparison at equal budget
 
 Six methods on the [small world](small_world.md), from the same warmed-up policies, for {budget} generated tokens
-a run (a step that crosses the budget is finished): three seeds over each of two warm-ups. The model, its rate, the
+a run (a step that crosses the budget is finished): three seeds over each of two warm-ups, those of the quickstart with
+`--seed 0` and `--seed 1` (the same records, shape and rates). The model, its rate, the
 {questions:,} training questions and the held-out ones are the same everywhere; what differs is in
 `benchmarks/comparison/methods.py`. Discarded tokens count. This page is printed from the results, whatever they say;
 runs that are not there yet are missing from it.

@@ -24,8 +24,8 @@ from megatron_seirenes.actor.actor import Actor
 from megatron_seirenes.actor.sequences import TokenSequence, TrainingSequence
 from megatron_seirenes.architecture import Architecture, read_architecture
 from megatron_seirenes.benchmark.cases import PHASES, Result, Work, known_peak, median, spread
-from megatron_seirenes.bridge.plan import plan_sync
-from megatron_seirenes.bridge.plan_layouts import EngineLayout, TrainingLayout
+from megatron_seirenes.bridge.plan import plan_of
+from megatron_seirenes.bridge.plan_layouts import TrainingLayout
 from megatron_seirenes.bridge.transport import Transport
 from megatron_seirenes.config.loading import load_config
 from megatron_seirenes.config.schema import Config
@@ -56,14 +56,12 @@ class Bench:
             max_length=work.prompt_tokens + work.response_tokens,
         )
         training = TrainingLayout.of(config.parallel, world.size)
-        itemsize = 2 if config.model.dtype == "bfloat16" else 4
-        layout = EngineLayout(world.size, config.rollout.tensor)
-        self.plan = plan_sync(architecture, training, layout, itemsize=itemsize)
+        self.plan = plan_of(config, architecture, world.size)
         groups = world.size // (training.tensor * training.context * training.pipeline)
         group = world.rank % (world.size // training.pipeline) // (training.tensor * training.context)
         self.learned = list(spread(work.sequences, groups))[group]
-        replicas = world.size // layout.replica
-        self.asked = list(spread(work.sequences, replicas))[world.rank // layout.replica]
+        replica = config.rollout.tensor
+        self.asked = list(spread(work.sequences, world.size // replica))[world.rank // replica]
         self.version = 0
 
     def rollout(self) -> None:

@@ -49,13 +49,24 @@ def as_csv(results: Sequence[Result]) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     seconds = [*PHASES, "step"]
-    tail = ["tokens", "sync_bytes", "peak_bytes", "mfu", "reason"]
-    writer.writerow(["layout", "devices", "device", *(f"{phase}_seconds" for phase in seconds), *tail])
+    figures = ["tokens", "sync_bytes", "peak_bytes", "mfu", "reason"]
+    writer.writerow(["layout", "devices", "device", *(f"{phase}_seconds" for phase in seconds), *figures])
     for one in results:
         measured = [one.seconds[phase] if one.seconds else "" for phase in seconds]
         mfu = "" if one.mfu is None else one.mfu
-        tail = [one.tokens, one.sync_bytes, one.peak_bytes, mfu, one.reason or ""]
-        writer.writerow([one.layout, one.devices, one.device, *measured, *tail])
+        writer.writerow(
+            [
+                one.layout,
+                one.devices,
+                one.device,
+                *measured,
+                one.tokens,
+                one.sync_bytes,
+                one.peak_bytes,
+                mfu,
+                one.reason,
+            ]
+        )
     return text.getvalue()
 
 

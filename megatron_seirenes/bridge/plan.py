@@ -29,12 +29,14 @@ from megatron_seirenes.bridge.plan_layouts import (
     tensor_classes,
     travel_order,
 )
+from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import UsageError
 
 Bytes = npt.NDArray[np.int64]
 
 BUCKET_BYTES = 512 * 2**20
 RANKS_PER_NODE = 8
+_ITEMSIZES = {"bfloat16": 2, "float32": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,16 @@ def plan_sync(
         bound=lower_bound(classes, training.world, itemsize),
         steps=steps,
         buckets=_buckets([step for _, step in steps], training.world, bucket_bytes),
+    )
+
+
+def plan_of(config: Config, architecture: Architecture, world: int) -> Plan:
+    """The plan of every sync of a run on `world` ranks. Raises UsageError for a layout that does not fit."""
+    return plan_sync(
+        architecture,
+        TrainingLayout.of(config.parallel, world),
+        EngineLayout(world, config.rollout.tensor),
+        itemsize=_ITEMSIZES[config.model.dtype],
     )
 
 

@@ -88,9 +88,9 @@ def _without_hints(problem: Problem, *, hints: Mapping[str, Sequence[str]]) -> s
 
 
 def _opening(parent: Rollout | None, problem: Problem, *, share: float) -> Sequence[Ask]:
-    """Asks under the first `share` of the solution's words, never all of them; not at all without a solution."""
+    """Asks under the first `share` (below 1) of the solution's words; not at all when that is none of them."""
     words = str(problem.meta.get("solution", "")).split()
-    shown = words[: min(int(len(words) * share), len(words) - 1)]
+    shown = words[: int(len(words) * share)]
     return [Ask(context={"hint": " ".join(shown)})] if shown else []
 
 

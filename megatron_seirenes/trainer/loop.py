@@ -100,6 +100,7 @@ class Trainer:
 
     def run(self) -> str:
         """Trains until the budget is used or every question is retired; returns the reason. Raises StoppedBySignal."""
+        self.health.beat(step=self.cursor.step + 1)
         self._sync()
         while (reason := self._reason_to_end()) is None:
             self._step()

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.errors import MissingComponentError
+from megatron_seirenes.errors import MissingComponentError, StoppedBySignal
 from megatron_seirenes.trainer.assembly import PolicyAssets
 from megatron_seirenes.trainer.ranks import ALONE, ProcessRanks, Ranks
 
@@ -40,7 +40,15 @@ def open_ranks(config: Config, stack: ExitStack) -> tuple[World, Ranks]:
     world = _join_world(config, stack)
     if world.size == 1:
         return world, ALONE
-    return world, ProcessRanks(config.rollout.tensor, world.data_rank, _timeout(config))
+    ranks = ProcessRanks(config.rollout.tensor, world.data_rank, _timeout(config))
+
+    def leave_together(kind: type[BaseException] | None, *details: object) -> None:
+        """Rank 0 holds the store that the others end their groups with; a rank that failed is waited for by nobody."""
+        if kind is None or issubclass(kind, StoppedBySignal):
+            ranks.gather(None)
+
+    stack.push(leave_together)
+    return world, ranks
 
 
 def _join_world(config: Config, stack: ExitStack) -> World:

@@ -149,7 +149,7 @@ class Cluster:
         )
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while len(list(self.run_dir.glob("ready-*"))) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -174,7 +174,7 @@ def test_a_warned_job_saves_is_queued_again_and_goes_on(cluster: Cluster) -> Non
     (cluster.run_dir / "release-1").touch()
     time.sleep(0.3)
     job.send_signal(signal.SIGUSR1)
-    _, said = job.communicate(timeout=60)
+    _, said = job.communicate(timeout=300)
     assert job.returncode == 0, said
     assert cluster.requeued() == ["4711"]
     assert cluster.trace() == [
@@ -186,7 +186,7 @@ def test_a_warned_job_saves_is_queued_again_and_goes_on(cluster: Cluster) -> Non
     assert not (cluster.run_dir / "STOPPED").exists(), "the old marker says nothing about this start"
     for step in (2, 3):
         (cluster.run_dir / f"release-{step}").touch()
-    _, said = again.communicate(timeout=60)
+    _, said = again.communicate(timeout=300)
     assert again.returncode == 0, said
     assert "done" in said and cluster.requeued() == ["4711"], "a finished run is not queued again"
     assert {"0 of 2 at node-a: starts at 2", "1 of 2 at node-a: ends at 4"} <= set(cluster.trace())
@@ -199,7 +199,7 @@ def test_a_stop_by_hand_is_not_queued_again(cluster: Cluster) -> None:
     cluster.wait_until_ready()
     step = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(job.pid)], text=True).split()[0])
     os.kill(step, signal.SIGUSR1)
-    _, said = job.communicate(timeout=60)
+    _, said = job.communicate(timeout=300)
     assert job.returncode == 75 and "stopped by hand" in said and cluster.requeued() == []
 
 
@@ -208,7 +208,7 @@ def test_a_failure_is_not_queued_again(cluster: Cluster) -> None:
     (cluster.run_dir).mkdir(exist_ok=True)
     for step in range(4):
         (cluster.run_dir / f"release-{step}").touch()
-    _, said = job.communicate(timeout=60)
+    _, said = job.communicate(timeout=300)
     assert job.returncode == 1 and "failed with exit code 1" in said and cluster.requeued() == []
 
 
@@ -217,5 +217,63 @@ def test_restarts_have_a_limit(cluster: Cluster) -> None:
     job = cluster.start()
     cluster.wait_until_ready()
     job.send_signal(signal.SIGUSR1)
-    _, said = job.communicate(timeout=60)
+    _, said = job.communicate(timeout=300)
     assert job.returncode == 75 and "MAX_RESTARTS" in said and cluster.requeued() == []
+
+
+class Node:
+    """torchrun.sh on one node, with stand-ins for torchrun and the training."""
+
+    def __init__(self, folder: Path):
+        self.run_dir = folder / "run"
+        python = folder / "python"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "stand_in_torchrun.py"}" "$@"\n')
+        python.chmod(0o755)
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "PYTHON": str(python),
+            "RUN_DIR": str(self.run_dir),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", EXAMPLES / "qwen3_4b" / "torchrun.sh", *words],
+            env=self.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 60
+        while len(list(self.run_dir.glob("ready-*"))) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_under_torchrun_a_saved_stop_ends_with_75_and_the_next_start_goes_on(tmp_path: Path, number: int) -> None:
+    node = Node(tmp_path)
+    job = node.start()
+    node.wait_until_ready()
+    job.send_signal(number)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 75 and "stopped with everything saved" in said, said
+
+    for step in range(4):
+        (node.run_dir / f"release-{step}").touch()
+    again = node.start()
+    _, said = again.communicate(timeout=60)
+    assert again.returncode == 0, "the marker of the first stop says nothing about this start"
+    assert not (node.run_dir / "STOPPED").exists()
+
+
+def test_under_torchrun_a_failure_keeps_its_code(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.run_dir.mkdir()
+    for step in range(4):
+        (node.run_dir / f"release-{step}").touch()
+    job = node.start("fails=0")
+    job.communicate(timeout=60)
+    assert job.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -133,7 +134,7 @@ def train(launcher: Launcher, world: Path, run_dir: Path, *arguments: str) -> Pr
 
 
 def train_ranks(
-    launcher: Launcher, world: Path, run_dir: Path, size: int, spoil: tuple[int, int] | None = None
+    launcher: Launcher, world: Path, run_dir: Path, size: int, *arguments: str, spoil: tuple[int, int] | None = None
 ) -> list[Process]:
     """The same on `size` ranks, as a launcher would start them; in order of ranks."""
     with socket.socket() as probe:
@@ -145,6 +146,7 @@ def train_ranks(
             "train",
             str(world / "run.yaml"),
             f"run.dir={run_dir}",
+            *arguments,
             environment={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"},
             spoil=spoil,
         )
@@ -201,9 +203,12 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def children_of(pid: int) -> Sequence[int]:
-    """The processes that `pid` started and that still live."""
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
+    """The processes that any thread of `pid` started and that still live."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread may have ended meanwhile
+            found += map(int, path.read_text().split())
+    return found
 
 
 def _questions(path: Path) -> list[str]:

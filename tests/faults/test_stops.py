@@ -49,7 +49,8 @@ def test_a_second_signal_ends_at_once(world: Path, whole: dict[str, Any], launch
         process.send(signal.SIGTERM)
         time.sleep(0.2)
         process.send(signal.SIGCONT)
-    assert process.wait() in (75, 128 + signal.SIGTERM)
+    # Saved before the second one came; ended by it while it saved; or while it was ending anyway.
+    assert process.wait() in (75, 128 + signal.SIGTERM, -signal.SIGTERM), process.output()[-3000:]
     last = train(launcher, world, run_dir)
     assert last.wait() == 0, last.output()[-3000:]
     assert differing(outcome(run_dir), whole) == []
@@ -64,7 +65,8 @@ def test_sigterm_in_each_phase_under_torchrun(world: Path, whole: dict[str, Any]
     command += ["train", str(world / "run.yaml"), f"run.dir={run_dir}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     print(f"\n{'phase':<20}{'torchrun':>9}{'seconds to exit':>18}")
-    for phase in (*PHASES, None):
+    # Every stop lets the run get a little further; in its last snapshot it would be done.
+    for phase in ("snapshot", *PHASES[:-1], None):
         log = (world / "torchrun.log").open("a")
         launched = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         if phase is None:

@@ -99,6 +99,23 @@ def test_a_signal_to_one_rank_stops_both(
     assert differing(outcome(run_dir), whole_of_two) == []
 
 
+def test_a_rank_that_hangs_ends_the_other(world: Path, whole_of_two: dict[str, Any], launcher: Launcher) -> None:
+    run_dir = world / "two-hung"
+    ranks = train_ranks(launcher, world, run_dir, SIZE, "faults.collective_minutes=0.3")
+    assert wait_for(run_dir, ranks[0], lambda beat: beat.phase == "training clean" and beat.step >= 2)
+    ranks[1].send(signal.SIGSTOP)
+    stopped = time.monotonic()
+    code = ranks[0].wait()
+    ended = time.monotonic() - stopped
+    ranks[1].send(signal.SIGKILL)
+    ranks[1].wait()
+    print(f"rank 1 hung, rank 0 ended after {ended:.1f} s", flush=True)
+    assert code == 1 and "another rank is gone or does not answer" in ranks[0].output(), ranks[0].output()[-3000:]
+    assert "Traceback" not in ranks[0].output() and ended < A_MINUTE
+    finish(train_ranks(launcher, world, run_dir, SIZE))
+    assert differing(outcome(run_dir), whole_of_two) == []
+
+
 def test_a_nan_on_one_rank_skips_the_update_on_both(world: Path, launcher: Launcher) -> None:
     run_dir = world / "two-spoilt"
     ranks = train_ranks(launcher, world, run_dir, SIZE, spoil=(1, 2))

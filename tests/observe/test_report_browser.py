@@ -83,7 +83,7 @@ def chromium() -> Iterator[Any]:
 def visit(chromium: Any, report: Path, screen: str = "light") -> Visit:
     scheme, width = SCREENS[screen]
     page = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(120_000)  # a busy machine is slow, not wrong
     seen = Visit(page)
     page.on("console", lambda message: seen.complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: seen.complaints.append(str(error)))

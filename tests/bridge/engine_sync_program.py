@@ -1,0 +1,104 @@
+"""Run by test_engine_sync.py under torchrun on two ranks: real Megatron modules into a real vLLM engine, by the plan.
+
+What an engine's rank does not need arrives as NaN: an engine that read any of it would answer NaN. After each sync the
+engine's log-probabilities of what it drew are compared with Hugging Face's of the synced weights.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from tiny_models import engine_config, hf_logprobs, request, saved
+
+from megatron_seirenes.actor.model import build_modules, transformer_config
+from megatron_seirenes.architecture import read_architecture
+from megatron_seirenes.bridge.load import load_hf_folder
+from megatron_seirenes.bridge.plan import plan_sync
+from megatron_seirenes.bridge.plan_layouts import EngineLayout, TrainingLayout
+from megatron_seirenes.bridge.sync_digest import differing, folder_digests, watched
+from megatron_seirenes.bridge.transport import Transport
+from megatron_seirenes.config.schema import Config
+from megatron_seirenes.device.distributed import start_distributed, stop_distributed
+from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
+
+DENSE = {"tensor": 2, "sequence_parallel": True}
+PARALLEL = {"tied": DENSE, "moe": DENSE | {"expert": 2, "expert_tensor": 1}}
+ENGINES = {"tied": (2,), "moe": (1, 2)}
+WORLD = 2
+
+
+def config_of(kind: str) -> Config:
+    return Config.model_validate({"model": {"dtype": "float32"}, "parallel": PARALLEL[kind]})
+
+
+def worst_difference(engine: VLLMEngine, folder: Path, rows: int) -> float:
+    """The largest difference in log-probability from Hugging Face; NaN when the engine read what it must not."""
+    requests = [request(f"r{i}", [20 + (i + j) % 100 for j in range(10 + 20 * i)], 12, i, 1.0) for i in range(3)]
+    for one in requests:
+        engine.submit(one)
+    done = {}
+    while engine.has_unfinished():
+        done |= {completion.request_id: completion for completion in engine.step()}
+    pairs = [(one.prompt_ids, done[one.id].response_ids) for one in requests]
+    expected = hf_logprobs(folder, pairs, 1.0, rows)
+    return max(
+        (torch.tensor(done[one.id].logprobs) - truth).abs().max().item()
+        for one, truth in zip(requests, expected, strict=True)
+    )
+
+
+def main(root: Path) -> None:
+    world = start_distributed(config_of("moe").parallel)
+    seen = []
+    for kind, tensors in ENGINES.items():
+        config = config_of(kind)
+        folders = [root / f"{kind}{seed}" for seed in (0, 1)]
+        if dist.get_rank() == 0:
+            for seed, folder in enumerate(folders):
+                saved(kind, seed, folder)
+        dist.barrier()
+        architecture = read_architecture(folders[1])
+        with world.backend.actor_scope():
+            modules = build_modules(architecture, transformer_config(architecture, config, world.backend))
+            load_hf_folder(modules, architecture, folders[1])
+        for tensor in tensors:
+            plan = plan_sync(
+                architecture,
+                TrainingLayout.of(config.parallel, WORLD),
+                EngineLayout(WORLD, tensor),
+                itemsize=4,
+                bucket_bytes=100_000,
+            )
+            engine = VLLMEngine(
+                folders[0],
+                engine_config(tensor=tensor),
+                architecture=architecture,
+                stop_ids=(),
+                sampled_vocabulary=None,
+                backend=world.backend,
+            )
+            transport = Transport(modules, architecture, plan, blank=float("nan"))
+            digests: dict[str, str] = {}
+            needed = plan.needed(world.rank)
+            engine.load_weights(watched(transport.tensors(), needed, digests), 1)
+            wrong = differing(digests, folder_digests(folders[1], needed, torch.float32))
+            worst = worst_difference(engine, folders[1], architecture.vocabulary)
+            old = worst_difference(engine, folders[0], architecture.vocabulary)
+            engine.close()
+            seen.append(
+                {"kind": kind, "tensor": tensor, "worst": worst, "old": old, "wrong": wrong, "bytes": plan.total}
+            )
+    everyone: list[list[dict]] = [[] for _ in range(WORLD)]
+    dist.all_gather_object(everyone, seen)
+    if dist.get_rank() == 0:
+        (root / "seen.json").write_text(json.dumps([one for rank in everyone for one in rank]), encoding="utf-8")
+    dist.barrier()
+    stop_distributed()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
