@@ -2,8 +2,8 @@
 
 The last token of a response is never fed in: nothing is predicted from it. Positions restart with every sequence.
 The only padding there is: under sequence parallelism the token count must divide by the tensor-parallel size, and a
-short extra sequence of its own fills it up. Under context parallelism every sequence is padded so that it can be cut, and
-a micro-batch holds this rank's part of it (`context.py`).
+short extra sequence of its own fills it up. Under context parallelism every sequence is padded so that it can be cut,
+and a micro-batch holds this rank's part of it (`context.py`).
 """
 
 from __future__ import annotations

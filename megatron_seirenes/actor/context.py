@@ -1,8 +1,8 @@
 """Context parallelism of packed sequences: every rank of the group works on its part of every sequence.
 
-A sequence, padded to a multiple of 2 x size, is cut into that many chunks, and rank r holds chunks r and 2 x size - 1 - r
-(zigzag): under causal attention every rank then has the same work. Padding stands at a sequence's end, where no real
-token sees it. Megatron-Core cuts rotary angles of packed sequences in the same way.
+A sequence, padded to a multiple of 2 x size, is cut into that many chunks, and rank r holds chunks r and
+2 x size - 1 - r (zigzag): under causal attention every rank then has the same work. Padding stands at a sequence's end,
+where no real token sees it. Megatron-Core cuts rotary angles of packed sequences in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ContextShare:
         ]
 
     def padding(self, own_tokens: int, alignment: int) -> int:
-        """The length of an extra sequence that makes `own_tokens` divide by `alignment` (and not be 0) on every rank."""
+        """The length of an extra sequence that makes every rank's `own_tokens` divide by `alignment`, and not be 0."""
         missing = -own_tokens % alignment or (0 if own_tokens else alignment)
         if self.size > 1 and missing % 2:  # a rank's part of a sequence is two equal chunks
             missing += alignment
