@@ -25,6 +25,7 @@ from torch import Tensor
 
 from megatron_seirenes.actor.batch import MicroBatch, check_sequences, make_micro_batches
 from megatron_seirenes.actor.checkpoint import load_checkpoint, save_checkpoint
+from megatron_seirenes.actor.context import ContextShare
 from megatron_seirenes.actor.forward import MicroBatchSpan, Runner, Stopwatch
 from megatron_seirenes.actor.logprobs import LogprobOptions
 from megatron_seirenes.actor.model import build_modules, transformer_config
@@ -63,6 +64,7 @@ class Actor:
                 alignment=config.parallel.tensor if transformer.sequence_parallel else 1,
                 device=backend.device,
                 virtual_pipeline=config.parallel.virtual_pipeline,
+                context=ContextShare(parallel_state.get_context_parallel_rank(), config.parallel.context),
             )
         self._reference: list[Tensor] | None = None
 
@@ -173,7 +175,8 @@ class Actor:
     def _micro_batches(self, sequences: Sequence[Tokens]) -> list[MicroBatch]:
         check_sequences(sequences, self.architecture.vocabulary, self.sampled_vocabulary)
         budget = self.config.actor.micro_batch_tokens
-        return make_micro_batches(sequences, budget, self._runner.alignment, self.backend.device)
+        runner = self._runner
+        return make_micro_batches(sequences, budget, runner.alignment, runner.device, runner.context)
 
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [parameter for module in self.modules for parameter in module.parameters()]

@@ -2,7 +2,8 @@
 
 The last token of a response is never fed in: nothing is predicted from it. Positions restart with every sequence.
 The only padding there is: under sequence parallelism the token count must divide by the tensor-parallel size, and a
-short extra sequence of its own fills it up.
+short extra sequence of its own fills it up. Under context parallelism every sequence is padded so that it can be cut,
+and a micro-batch holds this rank's part of it (`context.py`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ import torch
 from megatron.core.packed_seq_params import PackedSeqParams
 from torch import Tensor
 
+from megatron_seirenes.actor.context import ContextShare
 from megatron_seirenes.actor.packing import pack
 from megatron_seirenes.actor.sequences import Tokens
+
+WHOLE = ContextShare()
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """`tokens` and `positions` are int64 [1, tokens].
+    """`tokens` (int64 [1, tokens]) are this rank's, `positions` (int64 [1, all tokens]) those of all context ranks.
 
-    `rows` (int64, [responses' tokens]) says from which input position each response token is predicted, `targets` is
-    the token itself. `members` are the indices of the sequences in the caller's list, in the order they lie here.
+    `targets` are the response tokens, `rows` (int64) says from which of this rank's tokens each of those that it
+    predicts is predicted, and `slots` which of the targets these are (None: all). `members` are the indices of the
+    sequences in the caller's list, in the order they lie here.
     """
 
     tokens: Tensor
@@ -33,6 +38,7 @@ class MicroBatch:
     rows: Tensor
     targets: Tensor
     members: tuple[int, ...]
+    slots: Tensor | None = None
 
 
 def check_sequences(sequences: Sequence[Tokens], vocabulary: int, sampled_vocabulary: int) -> None:
@@ -52,37 +58,53 @@ def _check_ids(ids: Sequence[int], vocabulary: int, place: str) -> None:
 
 
 def make_micro_batches(
-    sequences: Sequence[Tokens], token_budget: int, alignment: int, device: torch.device
+    sequences: Sequence[Tokens],
+    token_budget: int,
+    alignment: int,
+    device: torch.device,
+    context: ContextShare = WHOLE,
 ) -> list[MicroBatch]:
     """Micro-batches of every sequence that has a response, filled to `token_budget` input tokens."""
     answered = [index for index, sequence in enumerate(sequences) if sequence.response_ids]
     bins = pack([_input_length(sequences[index]) for index in answered], token_budget)
-    return [make_micro_batch(sequences, [answered[i] for i in members], alignment, device) for members in bins]
+    return [make_micro_batch(sequences, [answered[i] for i in part], alignment, device, context) for part in bins]
 
 
 def make_micro_batch(
-    sequences: Sequence[Tokens], members: Sequence[int], alignment: int, device: torch.device
+    sequences: Sequence[Tokens],
+    members: Sequence[int],
+    alignment: int,
+    device: torch.device,
+    context: ContextShare = WHOLE,
 ) -> MicroBatch:
     """The sequences at `members` end to end, padded to a multiple of `alignment`. Without members: padding alone."""
-    chosen = [sequences[index] for index in members]
-    lengths = [_input_length(sequence) for sequence in chosen]
-    tokens = [*chain.from_iterable((*sequence.prompt_ids, *sequence.response_ids[:-1]) for sequence in chosen)]
-    starts = [0, *accumulate(lengths)]
-    padding = -len(tokens) % alignment or (0 if tokens else alignment)
+    tokens: list[int] = []
+    rows: list[int] = []
+    slots: list[int] = []
+    lengths: list[int] = []
+    targets: list[int] = []
+    for sequence in (sequences[index] for index in members):
+        inputs = (*sequence.prompt_ids, *sequence.response_ids[:-1])
+        lengths.append(context.padded(len(inputs)))
+        first = len(sequence.prompt_ids) - 1  # predicts the first response token
+        for row, position in enumerate(context.own(lengths[-1]), start=len(tokens)):
+            if first <= position < len(inputs):
+                rows.append(row)
+                slots.append(len(targets) + position - first)
+        tokens += [inputs[position] if position < len(inputs) else 0 for position in context.own(lengths[-1])]
+        targets += sequence.response_ids
+    padding = context.padding(len(tokens), alignment)
     if padding:
         lengths.append(padding)
-        tokens.extend([0] * padding)
-    rows = chain.from_iterable(
-        range(start + len(sequence.prompt_ids) - 1, start + length)
-        for start, length, sequence in zip(starts, lengths, chosen, strict=False)
-    )
+        tokens += [0] * (padding // context.size)
     return MicroBatch(
         tokens=_integers(tokens, device)[None],
         positions=_integers(chain.from_iterable(map(range, lengths)), device)[None],
         packed=_packed(lengths, device),
         rows=_integers(rows, device),
-        targets=_integers(chain.from_iterable(sequence.response_ids for sequence in chosen), device),
+        targets=_integers(targets, device),
         members=tuple(members),
+        slots=None if context.size == 1 else _integers(slots, device),
     )
 
 

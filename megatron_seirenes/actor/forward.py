@@ -22,6 +22,7 @@ from megatron.core.tensor_parallel.mappings import (
 from torch import Tensor
 
 from megatron_seirenes.actor.batch import MicroBatch, make_micro_batch
+from megatron_seirenes.actor.context import ContextShare, combined
 from megatron_seirenes.actor.logprobs import LogprobOptions, token_logprobs
 
 LossOf = Callable[[MicroBatch, Tensor], tuple[Tensor, Any]]
@@ -73,7 +74,10 @@ def score_responses(
         hidden = copy_to_tensor_model_parallel_region(hidden_states)
     weight = output_layer.weight if output_weight is None else output_weight
     rows = hidden.squeeze(1).index_select(0, batch.rows)
-    return torch.stack(token_logprobs(rows, weight, batch.targets, options))
+    if batch.slots is None:
+        return torch.stack(token_logprobs(rows, weight, batch.targets, options))
+    own = torch.stack(token_logprobs(rows, weight, batch.targets[batch.slots], options))
+    return combined(own, batch.slots, len(batch.targets), parallel_state.get_context_parallel_group())
 
 
 class Runner:
@@ -82,10 +86,18 @@ class Runner:
     Ranks that work in step must run as many micro-batches: shorter lists are filled up with empty ones.
     """
 
-    def __init__(self, options: LogprobOptions, alignment: int, device: torch.device, virtual_pipeline: int | None):
+    def __init__(
+        self,
+        options: LogprobOptions,
+        alignment: int,
+        device: torch.device,
+        virtual_pipeline: int | None,
+        context: ContextShare,
+    ):
         self.options = options
         self.alignment = alignment
         self.device = device
+        self.context = context
         self.virtual_pipeline = virtual_pipeline
         self.stopwatch: Stopwatch | None = None
 
@@ -157,7 +169,7 @@ class Runner:
             count = int(most)
         if self.virtual_pipeline is not None:  # the interleaved schedule wants a multiple of the pipeline size
             count += -count % parallel_state.get_pipeline_model_parallel_world_size()
-        empty = [make_micro_batch((), (), self.alignment, self.device)] * (count - len(batches))
+        empty = [make_micro_batch((), (), self.alignment, self.device, self.context)] * (count - len(batches))
         return [*batches, *empty]
 
 

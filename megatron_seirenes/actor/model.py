@@ -6,7 +6,7 @@ a core attention of our own where the local ones refuse sequence parallelism and
 Megatron-Core's own: the bridge maps them.
 
 Weights start as zeros and are always loaded afterwards: nothing is drawn, so building a model touches no random state.
-Refuses FP8 and context parallelism where they cannot run.
+Refuses FP8 where it cannot run.
 """
 
 from __future__ import annotations
@@ -160,10 +160,6 @@ def _kernel_fields(backend: Backend, interleaved: bool) -> dict[str, Any]:
 def _refuse_unbuilt(config: Config, backend: Backend) -> None:
     if config.precision.fp8 and not backend.is_cuda:
         raise MissingComponentError("precision.fp8 needs Transformer Engine on CUDA; this machine has no CUDA device")
-    if config.parallel.context > 1:
-        raise MissingComponentError(
-            f"parallel.context is {config.parallel.context}: context parallelism is not built yet; set it to 1"
-        )
 
 
 def layer_spec(config: TransformerConfig, vp_stage: int | None) -> TransformerBlockSubmodules:

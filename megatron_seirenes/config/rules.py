@@ -103,8 +103,6 @@ def layout_fits(config: Config, world_size: int) -> Iterator[Fault]:
 def layout_is_shown(config: Config) -> Iterator[Fault]:
     """Layouts in which no run was shown to learn what one process learns (docs/layouts.md)."""
     parallel = config.parallel
-    if parallel.context > 1:
-        yield Fault("parallel.context", f"{parallel.context}: context parallelism is not built yet; set it to 1")
     if parallel.virtual_pipeline is not None:
         yield Fault(
             "parallel.virtual_pipeline",

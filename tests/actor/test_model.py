@@ -42,7 +42,6 @@ def test_families_differ_by_data(
 @pytest.mark.parametrize(
     ("sections", "error", "message"),
     [
-        ({"parallel": {"context": 2}}, MissingComponentError, r"parallel\.context is 2"),
         ({"parallel": {"tensor": 2}}, UsageError, r"set parallel\.sequence_parallel to true"),
         ({"precision": {"fp8": "hybrid"}}, MissingComponentError, r"precision\.fp8 needs Transformer Engine on CUDA"),
     ],

@@ -36,6 +36,7 @@ ON_TWO = {
     "tensor 2, two replicas": TENSOR,
     "expert 2": ["parallel.expert=2"],
     "pipeline 2": ["parallel.pipeline=2"],
+    "context 2": ["parallel.context=2"],
 }
 ON_FOUR = {
     "tensor 2 x data 2": [*TENSOR, "rollout.tensor=2"],
@@ -44,7 +45,6 @@ ON_FOUR = {
 }
 GOES_ON = [
     ("tensor 2, engine tensor 2", "data 2"),
-    ("expert 2", "pipeline 2"),
     ("pipeline 2", "tensor 2, two replicas"),
 ]
 """Runs that are made in the first layout and go on for another step in the second."""
