@@ -205,7 +205,7 @@ class Trainer:
             groups = parts.streams.take(stream.name)
             if groups is None:
                 return
-            taken = partial(dict, taken=[group.id for group in groups])
+            taken: partial[dict[str, Any]] = partial(dict, taken=[group.id for group in groups])
             check_agreement(parts.ranks, f"update of {stream.name}", taken)
             flush = flush_parts(parts.game, stream, groups, self.config.objective)
             with self._timed("train", f"training {stream.name}"):
