@@ -238,7 +238,6 @@ class ObserveSection(Section):
     timeline: bool = True
     tensorboard: bool = True
     wandb: bool = False
-    verify_sync: bool = False
 
 
 class WarmupPhase(Section):
