@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from megatron_seirenes.config.faults import Fault, nearest
 from megatron_seirenes.config.schema import Config, StreamSettings
 from megatron_seirenes.config.shape import MODEL, Shape
-from megatron_seirenes.games.game import Game
-from megatron_seirenes.games.registry import default_game, game_names, preset_advice
+from megatron_seirenes.games.game import Game, Stream
+from megatron_seirenes.games.options import GameOptions
+from megatron_seirenes.games.registry import build_game, default_game, game_names, preset_advice
 
 
 def chosen_game(config: Config) -> Game | None:
-    """The game that `game.name` names, with its defaults; None when there is no such game."""
-    return default_game(config.game.name) if config.game.name in game_names() else None
+    """The game that `game.name` names, with its default numbers; None when there is no such game."""
+    if config.game.name not in game_names():
+        return None
+    return build_game(config.game.name, options=GameOptions(adversary=config.game.adversary))
 
 
 def max_tokens(config: Config, game: Game, stage: str) -> int:
@@ -25,6 +28,18 @@ def max_tokens(config: Config, game: Game, stage: str) -> int:
     settings = config.game.stages.get(stage)
     given = settings.max_tokens if settings else None
     return game.stage(stage).max_tokens if given is None else given
+
+
+def samples(config: Config, game: Game, stage: str) -> int:
+    """How many responses one asking of a stage draws: the configuration's number, or the game's."""
+    settings = config.game.stages.get(stage)
+    given = settings.samples if settings else None
+    return game.stage(stage).samples if given is None else given
+
+
+def live_streams(config: Config, game: Game) -> list[Stream]:
+    """The streams of the game that are not switched off."""
+    return [stream for stream in game.streams if config.streams.get(stream.name, StreamSettings()).enabled]
 
 
 def unknown_names(config: Config) -> Iterator[Fault]:
@@ -68,9 +83,38 @@ def capacities(config: Config) -> Iterator[Fault]:
 def some_stream_lives(config: Config) -> Iterator[Fault]:
     """With every stream off, nothing would ever be learned."""
     game = chosen_game(config)
-    if game and not any(config.streams.get(stream.name, StreamSettings()).enabled for stream in game.streams):
+    if game and not live_streams(config, game):
         names = ", ".join(stream.name for stream in game.streams)
         yield Fault("streams", f"every stream of game {game.name} is off; enable one of {names}", about=("game.name",))
+
+
+def groups_compare(config: Config) -> Iterator[Fault]:
+    """A group whose responses are credited against each other needs two of them, or its stream never learns."""
+    game = chosen_game(config)
+    if game is None:
+        return
+    for stream in live_streams(config, game):
+        stage = stream.trains_on
+        if stream.objective == "clipped" and samples(config, game, stage) < 2:
+            yield Fault(
+                f"game.stages.{stage}.samples",
+                f"1 response of {stage} has none to be compared with, so that the stream {stream.name} would never "
+                f"learn: 2 or more are needed, or streams.{stream.name}.enabled false",
+                about=("game.name", "game.adversary", f"streams.{stream.name}.enabled"),
+            )
+
+
+def memory_is_learned_from(config: Config) -> Iterator[Fault]:
+    """Answers under remembered hints are learned from by the stream robust; without it none are asked for."""
+    game = chosen_game(config)
+    if game is None or game.name != "seirenes" or config.game.memory.max_age is None:
+        return
+    if not any(stream.name == "robust" for stream in live_streams(config, game)):
+        yield Fault(
+            "game.memory.max_age",
+            "a memory of hints feeds the stream robust, which is off: null is needed, or streams.robust.enabled true",
+            about=("game.name", "streams.robust.enabled"),
+        )
 
 
 def hints_fit_prompts(config: Config) -> Iterator[Fault]:

@@ -13,7 +13,9 @@ from megatron_seirenes.config.faults import Fault, nearest, render
 from megatron_seirenes.config.game_rules import (
     capacities,
     context_holds,
+    groups_compare,
     hints_fit_prompts,
+    memory_is_learned_from,
     some_stream_lives,
     unknown_names,
 )
@@ -38,6 +40,8 @@ def cross_field_faults(config: Config) -> list[Fault]:
         unknown_names,
         capacities,
         some_stream_lives,
+        groups_compare,
+        memory_is_learned_from,
         hints_fit_prompts,
         correction_settings,
         overlong_slope,

@@ -10,24 +10,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from megatron_seirenes.games.credit import CreditRules, all_judged, count_correct, relative_group, require_samples
+from megatron_seirenes.games.defaults import ANSWERS, CLEAN
 from megatron_seirenes.games.game import Game, Stage, Stream
 from megatron_seirenes.games.options import GameOptions
 from megatron_seirenes.records import Birth, Bundle, Group
 
-STAGES = (Stage(name="R1", role="reasoner", samples=8, max_tokens=16_384),)
+STAGES = (ANSWERS,)
 
-STREAMS = (
-    Stream(
-        name="clean",
-        trains_on="R1",
-        needs=("R1",),
-        objective="clipped",
-        flush=128,
-        capacity=512,
-        max_lag=3,
-        max_policy_lag=12,
-    ),
-)
+STREAMS = (CLEAN,)
 
 
 def assemble(stages: Sequence[Stage], streams: Sequence[Stream], rules: CreditRules, options: GameOptions) -> Game:

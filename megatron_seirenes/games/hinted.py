@@ -15,29 +15,16 @@ from dataclasses import replace
 from functools import partial
 
 from megatron_seirenes.games.credit import CreditRules, all_judged, count_correct, relative_group, require_samples
+from megatron_seirenes.games.defaults import ANSWERS, CLEAN
 from megatron_seirenes.games.game import Ask, Game, Stage, Stream
 from megatron_seirenes.games.options import GameOptions
 from megatron_seirenes.records import Birth, Bundle, Group, Problem, Rollout
 
-STAGES = (
-    Stage(name="R1", role="reasoner", samples=8, max_tokens=16_384),
-    Stage(name="R3", role="reasoner", samples=8, max_tokens=16_384),
-)
+STAGES = (ANSWERS, replace(ANSWERS, name="R3"))
 
-_CLEAN = Stream(
-    name="clean",
-    trains_on="R1",
-    needs=("R1",),
-    objective="clipped",
-    flush=128,
-    capacity=512,
-    max_lag=3,
-    max_policy_lag=12,
-)
+STATIC_STREAMS = (CLEAN, replace(CLEAN, name="robust", trains_on="R3", needs=("R3",), balance="question"))
 
-STATIC_STREAMS = (_CLEAN, replace(_CLEAN, name="robust", trains_on="R3", needs=("R3",), balance="question"))
-
-COOPERATIVE_STREAMS = (_CLEAN, replace(_CLEAN, name="guided", trains_on="R3", needs=("R1", "R3")))
+COOPERATIVE_STREAMS = (CLEAN, replace(CLEAN, name="guided", trains_on="R3", needs=("R1", "R3")))
 
 
 def assemble_static(

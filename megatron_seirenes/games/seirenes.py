@@ -6,7 +6,7 @@ groups; nothing else about the other streams changes, so credit never depends on
 
 Options (`GameOptions`): the Adversary's credit, which hints enter the robust update, and a memory of strong hints. With
 a memory, questions with remembered hints are not given new ones: a stage M3, R3's twin without a parent, answers under
-the remembered ones, and its groups enter the robust stream like those of R3.
+the remembered ones, and its groups enter the robust stream like those of R3; without that stream nothing is remembered.
 
 How a hint fares: *refused* by the role's gate, it earns the role's penalty and has no answers; *empty*, it has neither
 answers nor credit; otherwise, truncated or not, it has exactly G3 judged answers, and anything else is refused.
@@ -26,6 +26,7 @@ from megatron_seirenes.games.credit import (
     relative_group,
     require_samples,
 )
+from megatron_seirenes.games.defaults import ANSWERS, CLEAN
 from megatron_seirenes.games.game import Game, Stage, Stream
 from megatron_seirenes.games.hinted import by_asking
 from megatron_seirenes.games.memory import HintMemory
@@ -34,44 +35,24 @@ from megatron_seirenes.objectives.advantages import group_advantages, has_signal
 from megatron_seirenes.records import Birth, Bundle, Group, Rollout
 
 STAGES = (
-    Stage(name="R1", role="reasoner", samples=8, max_tokens=16_384),
+    ANSWERS,
     Stage(name="R2", role="adversary", samples=2, max_tokens=2_048, judged=False),
-    Stage(name="R3", role="reasoner", samples=8, max_tokens=16_384, parent="R2"),
+    replace(ANSWERS, name="R3", parent="R2"),
 )
 
 STREAMS = (
-    Stream(
-        name="clean",
-        trains_on="R1",
-        needs=("R1",),
-        objective="clipped",
-        flush=128,
-        capacity=512,
-        max_lag=3,
-        max_policy_lag=12,
-    ),
-    Stream(
+    CLEAN,
+    replace(
+        CLEAN,
         name="adversary",
         trains_on="R2",
         needs=("R1", "R2", "R3"),
         objective="reinforce",
         flush=256,
         capacity=1_024,
-        max_lag=3,
-        max_policy_lag=12,
         unit="hints",
     ),
-    Stream(
-        name="robust",
-        trains_on="R3",
-        needs=("R2", "R3"),
-        objective="clipped",
-        flush=128,
-        capacity=512,
-        max_lag=3,
-        max_policy_lag=12,
-        balance="question",
-    ),
+    replace(CLEAN, name="robust", trains_on="R3", needs=("R2", "R3"), balance="question"),
 )
 
 
@@ -80,7 +61,7 @@ def assemble(stages: Sequence[Stage], streams: Sequence[Stream], rules: CreditRu
     hinted = any("R3" in stream.needs for stream in streams)
     by_name = {stage.name: stage for stage in stages}
     memory = None
-    if options.memory is not None and hinted:
+    if options.memory is not None and any(stream.trains_on == "R3" for stream in streams):
         memory = HintMemory(options.memory, by_name["R2"].samples, partial(_strong_hints, r3=by_name["R3"]))
         by_name["R2"] = replace(by_name["R2"], expand=memory.ask_anew)
         by_name["M3"] = replace(by_name["R3"], name="M3", parent=None, expand=memory.ask_again)

@@ -1,18 +1,15 @@
-"""Group-relative advantages (Eq. 2), over plain floats for credit and over tensors for anything batched.
+"""Group-relative advantages (Eq. 2), over the plain floats that credit works with.
 
-Both give exactly zero, never a rounding residue, when all rewards of a group are equal: whether a group carries signal
+They are exactly zero, never a rounding residue, when all rewards of a group are equal: whether a group carries signal
 is decided by comparing rewards, not by looking at a standard deviation. The paper does not say which standard deviation
-it means; ours divides by n - 1. Imports no torch, so that games stay light: the tensor version only calls methods.
+it means; ours divides by n - 1. Imports no torch, so that games stay light.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    import torch
+from typing import Literal
 
 AdvantageKind = Literal["standardized", "centered", "leave_one_out"]
 
@@ -42,18 +39,3 @@ def group_advantages(
         return tuple(deviation * len(rewards) / (len(rewards) - 1) for deviation in deviations)
     std = math.sqrt(math.fsum(deviation**2 for deviation in deviations) / (len(rewards) - 1))
     return tuple(deviation / (std + epsilon) for deviation in deviations)
-
-
-def batched_group_advantages(
-    rewards: torch.Tensor, *, epsilon: float = DEFAULT_EPSILON, kind: AdvantageKind = "standardized"
-) -> torch.Tensor:
-    """Eq. 2 for many groups at once: rewards [..., samples] (floating point) to advantages of the same shape."""
-    samples = rewards.shape[-1]
-    deviations = rewards - rewards.mean(dim=-1, keepdim=True)
-    if kind == "standardized":
-        variance = deviations.square().sum(dim=-1, keepdim=True) / max(samples - 1, 1)
-        deviations = deviations / (variance.sqrt() + epsilon)
-    elif kind == "leave_one_out":
-        deviations = deviations * (samples / max(samples - 1, 1))
-    no_signal = (rewards == rewards[..., :1]).all(dim=-1, keepdim=True)
-    return deviations.masked_fill(no_signal, 0.0)

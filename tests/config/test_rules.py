@@ -65,6 +65,24 @@ CASES = [
         [{"objective": {"correction": "masked"}}],
     ),
     (
+        [{"game": {"stages": {"R1": {"samples": 1}}}}],
+        "game.stages.R1.samples",
+        "stream clean would never learn",
+        [{"game": {"stages": {"R1": {"samples": 1}}}}, stream(enabled=False)],
+    ),
+    (
+        [{"game": {"stages": {"R2": {"samples": 1}}, "adversary": "group_relative"}}],
+        "game.stages.R2.samples",
+        "stream adversary would never learn",
+        [{"game": {"stages": {"R2": {"samples": 1}}}}],
+    ),
+    (
+        [{"game": {"memory": {"max_age": 3}}, "streams": {"robust": {"enabled": False}}}],
+        "game.memory.max_age",
+        "feeds the stream robust",
+        [{"game": {"memory": {"max_age": 3}}, "streams": {"adversary": {"enabled": False}}}],
+    ),
+    (
         [{"objective": {"overlong_penalty": 0.5, "overlong_cache": 20_000}}],
         "objective.overlong_cache",
         "16384",

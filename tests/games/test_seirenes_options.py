@@ -10,7 +10,7 @@ from bundle_maker import BIRTH, PROBLEM, Hint, make_bundle
 from megatron_seirenes.games.credit import CreditRules
 from megatron_seirenes.games.memory import HintMemory
 from megatron_seirenes.games.options import GameOptions, MemoryOptions
-from megatron_seirenes.games.registry import build_game
+from megatron_seirenes.games.registry import StreamOverrides, build_game
 
 STAGES = {"R1": (4, None), "R2": (3, None), "R3": (4, None)}
 CLEAN = [True, True, True, False]
@@ -73,6 +73,13 @@ def test_a_strong_hint_is_shown_again_instead_of_new_ones_until_it_is_too_old():
     played.memory.begin_step(6)
     assert (len(write(None, PROBLEM)), len(again(None, PROBLEM))) == (1, 0)
     assert "M3" in played.stream("robust").needs
+
+
+def test_nothing_is_remembered_without_the_stream_that_learns_from_it():
+    off = {"robust": StreamOverrides(enabled=False)}
+    played = build_game("seirenes", streams=off, options=GameOptions(memory=MemoryOptions(max_age=2)))
+    assert played.memory is None and [stage.name for stage in played.stages] == ["R1", "R2", "R3"]
+    assert played.stage("R2").expand is None
 
 
 def test_answers_under_remembered_hints_are_robust_groups_and_leave_mastery_open():

@@ -1,4 +1,7 @@
-"""Every game of yaml_configs/games/ on the toy world: stages run, streams update, a stopped run goes on exactly."""
+"""Every game on the toy world: its stages run, its streams update, a stopped or killed run goes on exactly.
+
+The games are the files of yaml_configs/games/, Seirênes itself, and its options that no file of their own has.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,26 @@ from megatron_seirenes.observe.writer import read_metrics
 from megatron_seirenes.records import Problem
 from megatron_seirenes.trainer.assembly import build_run_game, check_playable
 
-PRESET_FILES = sorted((Path(__file__).resolve().parents[2] / "yaml_configs" / "games").glob("*.yaml"))
+CONFIGS = Path(__file__).resolve().parents[2] / "yaml_configs"
+PRESET_FILES = sorted((CONFIGS / "games").glob("*.yaml"))
 NAMES = [path.stem for path in PRESET_FILES]
+OPTIONS = {
+    "seirenes": [],
+    "seirenes, one hint": ["game.stages.R2.samples=1"],
+    "seirenes, four hints": ["game.stages.R2.samples=4"],
+    "seirenes, misleading hints": ["game.robust_hints=misleading"],
+    "seirenes, strongest hint": ["game.robust_hints=strongest"],
+    "seirenes, clean off": ["streams.clean.enabled=false"],
+    "seirenes, robust off": ["streams.robust.enabled=false"],
+    "seirenes, hinted streams off": ["streams.adversary.enabled=false", "streams.robust.enabled=false"],
+}
 STAGES = {
     "static_hints": {"R1", "R3"},
     "cooperative_hints": {"R1", "R3"},
-    "seirenes_grouped": {"R1", "R2", "R3"},
     "seirenes_memory": {"R1", "R2", "R3", "M3"},
-    "seirenes_frozen_adversary": {"R1", "R2", "R3"},
+    "seirenes, hinted streams off": {"R1"},
 }
+"""Where they are not R1, R2 and R3 (Seirênes) or R1 alone."""
 TIMES = ("time/", "throughput/", "verifier/seconds")
 
 
@@ -35,7 +49,8 @@ def game_of(preset: str, folder: Path):
     hints.parent.mkdir(parents=True, exist_ok=True)
     hints.write_text("".join(json.dumps({"problem_id": f"q{i}", "hints": ["12", f"{i}7"]}) + "\n" for i in range(20)))
     overrides = ["objective.overlong_cache=2"]
-    plain = load_config(next(path for path in PRESET_FILES if path.stem == preset))
+    path = next((path for path in PRESET_FILES if path.stem == preset), CONFIGS / "base.yaml")
+    plain = load_config(path)
     for stage, samples, tokens in (("R1", 4, 4), ("R2", 2, 3), ("R3", 4, 4)):
         overrides += [f"game.stages.{stage}.samples={samples}", f"game.stages.{stage}.max_tokens={tokens}"]
     for stream, flush in (("clean", 4), ("adversary", 4), ("robust", 4), ("guided", 1)):
@@ -44,8 +59,21 @@ def game_of(preset: str, folder: Path):
         overrides += [f"streams.{stream}.flush={flush}", f"streams.{stream}.capacity={flush if tight else 3 * flush}"]
     if preset == "static_hints":
         overrides.append(f"game.hint_file={hints}")
-    path = next(path for path in PRESET_FILES if path.stem == preset)
-    return build_run_game(load_config(path, overrides))
+    return build_run_game(load_config(path, [*overrides, *OPTIONS.get(preset, ())]))
+
+
+class Killed(BaseException):
+    """The end of a process, which nothing of the run may catch."""
+
+
+class KillAfter(StopAfter):
+    """Ends the run at the n-th time that it asks whether to stop, without a word."""
+
+    @property
+    def requested(self) -> bool:
+        if super().requested:
+            raise Killed
+        return False
 
 
 def run(trainer) -> str:
@@ -69,23 +97,26 @@ def stages_of(trainer) -> set[str]:
     return {record["stage"] for path in files for record in read_records(path)}
 
 
-@pytest.mark.parametrize("preset", NAMES)
-def test_it_trains_and_goes_on_exactly_after_a_stop(tmp_path, preset):
-    whole = toy_trainer(toy_config(tmp_path / "whole"), game=game_of(preset, tmp_path / "whole"))
+@pytest.mark.parametrize("name", [*NAMES, *OPTIONS])
+def test_it_trains_and_goes_on_exactly_after_a_stop_or_a_kill(tmp_path, name):
+    whole = toy_trainer(toy_config(tmp_path / "whole"), game=game_of(name, tmp_path / "whole"))
     run(whole)
     expected = outcome(whole)
     last = expected["rows"][-1]
     for stream in whole.parts.game.streams:
         assert last[f"streams/{stream.name}/updates_total"] > 0, stream.name
     assert whole.parts.actor.weight != 1.0
-    assert stages_of(whole) == STAGES.get(preset, {"R1"})
+    assert stages_of(whole) == STAGES.get(name, {"R1", "R2", "R3"} if name.startswith("seirenes") else {"R1"})
 
-    for part in (1, 2, 3):
-        folder = tmp_path / f"stopped-{part}"
+    asks = whole.stop.seen
+    for number, stop in enumerate(
+        [*(StopAfter(asks * part // 4) for part in (1, 2, 3)), *(KillAfter(asks * part // 8) for part in (4, 5, 7))]
+    ):
+        folder = tmp_path / f"ended-{number}"
         config = toy_config(folder)
-        with pytest.raises(StoppedBySignal):
-            run(toy_trainer(config, StopAfter(whole.stop.seen * part // 4), game=game_of(preset, folder)))
-        trainer = toy_trainer(config, resume=True, game=game_of(preset, folder))
+        with pytest.raises((StoppedBySignal, Killed)):
+            run(toy_trainer(config, stop, game=game_of(name, folder)))
+        trainer = toy_trainer(config, resume=True, game=game_of(name, folder))
         run(trainer)
         assert outcome(trainer) == expected
 
@@ -94,9 +125,8 @@ def test_it_trains_and_goes_on_exactly_after_a_stop(tmp_path, preset):
 @pytest.mark.parametrize("base", ["qwen3_4b.yaml", "quickstart.yaml"])
 def test_it_can_be_laid_over_a_run(tmp_path, preset, base):
     """The small world's token limits are below the authors' overlong slope, which is a fault that names the key."""
-    configs = PRESET_FILES[0].parents[1]
     path = tmp_path / "run.yaml"
-    path.write_text(f"extends: [{configs / base}, {configs / 'games' / preset}.yaml]\n")
+    path.write_text(f"extends: [{CONFIGS / base}, {CONFIGS / 'games' / preset}.yaml]\n")
     short = base == "quickstart.yaml" and preset.startswith("dapo")
     config = load_config(path, ["objective.overlong_cache=4"] if short else [])
     assert config.model.new is not None or base == "qwen3_4b.yaml"
