@@ -70,6 +70,14 @@ def require_samples(bundle: Bundle, stage: Stage, rollouts: Sequence[Rollout], u
         )
 
 
+def by_asking(bundle: Bundle, stage: Stage, rollouts: Sequence[Rollout]) -> list[Sequence[Rollout]]:
+    """The rollouts of a stage without a parent, split into its askings. Raises ValueError when one is not whole."""
+    groups = [rollouts[start : start + stage.samples] for start in range(0, len(rollouts), stage.samples)]
+    for group in groups:
+        require_samples(bundle, stage, group, under=f" from {group[0].id} on")
+    return groups
+
+
 def all_judged(bundle: Bundle, stage: Stage, rollouts: Sequence[Rollout]) -> bool:
     """Whether every rollout of one asking of the stage is here and has its verdict (or was refused)."""
     return len(rollouts) == stage.samples and all(

@@ -14,7 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from megatron_seirenes.games.credit import CreditRules, all_judged, count_correct, relative_group, require_samples
+from megatron_seirenes.games.credit import (
+    CreditRules,
+    all_judged,
+    by_asking,
+    count_correct,
+    relative_group,
+    require_samples,
+)
 from megatron_seirenes.games.defaults import ANSWERS, CLEAN
 from megatron_seirenes.games.game import Ask, Game, Stage, Stream
 from megatron_seirenes.games.options import GameOptions
@@ -111,14 +118,6 @@ def _credit(
         ]
         for stream in streams
     }
-
-
-def by_asking(bundle: Bundle, stage: Stage, rollouts: Sequence[Rollout]) -> list[Sequence[Rollout]]:
-    """The rollouts of a stage without a parent, split into its askings. Raises ValueError when one is not whole."""
-    groups = [rollouts[start : start + stage.samples] for start in range(0, len(rollouts), stage.samples)]
-    for group in groups:
-        require_samples(bundle, stage, group, under=f" from {group[0].id} on")
-    return groups
 
 
 def _mastered(bundle: Bundle, *, r1: Stage, r3: Stage, hinted: bool) -> bool | None:

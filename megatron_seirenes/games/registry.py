@@ -25,6 +25,9 @@ PRESETS: dict[str, str] = {
     "dr_grpo": "grpo",
     "rloo": "grpo",
     "gspo": "grpo",
+    "seirenes_frozen_adversary": "seirenes",
+    "seirenes_grouped": "seirenes",
+    "seirenes_memory": "seirenes",
 }
 """Methods that are a game under other settings: files of yaml_configs/games/, with the game that each plays."""
 

@@ -21,6 +21,7 @@ from functools import partial
 from megatron_seirenes.games.credit import (
     CreditRules,
     all_judged,
+    by_asking,
     count_correct,
     group_id,
     relative_group,
@@ -28,7 +29,6 @@ from megatron_seirenes.games.credit import (
 )
 from megatron_seirenes.games.defaults import ANSWERS, CLEAN
 from megatron_seirenes.games.game import Game, Stage, Stream
-from megatron_seirenes.games.hinted import by_asking
 from megatron_seirenes.games.memory import HintMemory
 from megatron_seirenes.games.options import AdversaryCredit, GameOptions, RobustHints
 from megatron_seirenes.objectives.advantages import group_advantages, has_signal

@@ -43,6 +43,19 @@ ON_FOUR = {
     "pipeline 2 x expert 2": ["parallel.pipeline=2", "parallel.expert=2"],
     "tensor 2 x expert 2": [*TENSOR, "parallel.expert=2", "parallel.expert_tensor=1"],
 }
+OBJECTIVE = [
+    "objective.reference_kl=0.1",
+    "objective.kl_estimator=k2",
+    "objective.kl_unbiased=true",
+    "objective.ratio=sequence",
+    "objective.entropy_bonus=0.01",
+    "objective.correction=truncated",
+    "objective.correction_level=sequence",
+    "objective.overlong_filter=true",
+    "optimizer.lr=1.0e-4",
+]
+"""Every part of an objective that the default leaves out; the reference is kept by each rank for its own weights."""
+WITH_OBJECTIVE = ("tensor 2, two replicas", "expert 2", "pipeline 2", "context 2")
 GOES_ON = [
     ("tensor 2, engine tensor 2", "data 2"),
     ("pipeline 2", "tensor 2, two replicas"),
@@ -146,6 +159,9 @@ def records(folder: Path, step: int) -> list[dict]:
         return [json.loads(line) for line in file]
 
 
+CLOSE = ("loss/", "entropy/", "advantage/", "reference_kl/", "correction_", "sequence_correction_")
+
+
 def check_same(folder: Path, alone: Path, count: int) -> None:
     """Decisions and rollouts equal one rank's; losses to 1e-4."""
     rows, expected = read_metrics(folder / "metrics.jsonl"), read_metrics(alone / "metrics.jsonl")[:count]
@@ -155,7 +171,7 @@ def check_same(folder: Path, alone: Path, count: int) -> None:
         for key, value in one.items():
             if key.startswith(("streams/", "mastery/", "success/", "tokens/", "policy_version")):
                 assert row[key] == value, (folder.name, row["step"], key)
-            if key.startswith(("loss/", "entropy/", "advantage/")) and value is not None:
+            if key.startswith(CLOSE) and value is not None:
                 assert row[key] == pytest.approx(value, abs=1e-4), (folder.name, row["step"], key)
         assert row["mismatch/logprob_abs_max"] <= 1e-3
 
@@ -177,3 +193,15 @@ def test_four_ranks_learn_what_one_does(world, alone):
     launch(4, world, {layout: (directory(layout), overrides) for layout, overrides in ON_FOUR.items()})
     for layout in ON_FOUR:
         check_same(world / directory(layout), alone, STEPS)
+
+
+def test_every_part_of_an_objective_is_the_same_on_two_ranks(world, alone):
+    expected = world / "objective"
+    run("-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={expected}", *OBJECTIVE)
+    row, plain = (read_metrics(folder / "metrics.jsonl")[STEPS - 1] for folder in (expected, alone))
+    assert row["reference_kl/robust"] > 0 and row["sequence_correction_mean/robust"] > 0
+    assert row["loss/robust"] != plain["loss/robust"]
+    cases = {layout: (f"{directory(layout)}-objective", [*ON_TWO[layout], *OBJECTIVE]) for layout in WITH_OBJECTIVE}
+    launch(2, world, cases)
+    for name, _ in cases.values():
+        check_same(world / name, expected, STEPS)
