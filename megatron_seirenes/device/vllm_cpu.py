@@ -1,19 +1,23 @@
-"""Mends two silent faults of vLLM 0.32.0 that corrupt weights updated in place on a CPU.
+"""Mends what vLLM 0.32.0 gets wrong on a CPU: two silent faults of weights updated in place, one of tensor parallelism.
 
 1. `UnquantizedFusedMoEMethod._setup_kernel` prepacks expert weights for the CPU kernel when a model is first loaded,
    and not when it is loaded again: the plain layout lands where the kernel expects the packed one (log-probabilities
    off by up to 10). Mended by calling the prepacking after an update too.
 2. A tied `lm_head` shares the embedding's weight and keeps a packed copy of it; loading again fills the embedding and
    leaves the copy as it was (off by up to 9). Mended by packing it again after the update.
+3. Ranks of a tensor-parallel engine reduce through shared memory. Under `external_launcher` its name is the same for
+   every run of a machine, so what a killed run left there refuses the next one ("create shm in SHMManager failed.
+   errno: 17"), two runs meet in it, and a rank whose neighbour died spins in C++ for ever. Mended by letting the
+   ranks talk through torch.distributed, which vLLM falls back to and which notices a dead rank.
 
-The first is a patch of vLLM, so it lives in a context manager that checks the version and the signature it was written
-for, and restores in `finally`. On CUDA neither fault exists and nothing of this is used.
+Patches of vLLM live in context managers that check the version and the signature they were written for, and restore in
+`finally`. On CUDA none of these faults exists and nothing of this is used.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -23,7 +27,10 @@ import torch
 from megatron_seirenes.errors import MissingComponentError
 
 MENDED_VERSION = "0.32.0"
-PATCHED_PARAMETERS = ["self", "layer", "w13", "w2"]
+PATCHED_PARAMETERS = {
+    "_setup_kernel": ["self", "layer", "w13", "w2"],
+    "_all_group_ranks_share_shm_group_name": ["self"],
+}
 
 
 @contextmanager
@@ -32,7 +39,7 @@ def expert_reload_mended() -> Iterator[None]:
     from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod as Method
 
     original = Method._setup_kernel
-    _check_known(list(inspect.signature(original).parameters))
+    _check_known("_setup_kernel", original)
 
     def setup_kernel(self: Any, layer: Any, w13: torch.Tensor, w2: torch.Tensor) -> None:
         again = self.moe_kernel is not None
@@ -45,6 +52,21 @@ def expert_reload_mended() -> Iterator[None]:
         yield
     finally:
         Method._setup_kernel = original
+
+
+@contextmanager
+def shared_memory_avoided() -> Iterator[None]:
+    """Within it, ranks of an engine that starts talk through torch.distributed. Raises MissingComponentError for an
+    unknown vLLM."""
+    from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+
+    original = CpuCommunicator._all_group_ranks_share_shm_group_name
+    _check_known("_all_group_ranks_share_shm_group_name", original)
+    CpuCommunicator._all_group_ranks_share_shm_group_name = lambda self: False
+    try:
+        yield
+    finally:
+        CpuCommunicator._all_group_ranks_share_shm_group_name = original
 
 
 def repack_tied_head(model: torch.nn.Module, tied: bool) -> None:
@@ -64,11 +86,11 @@ def installed_vllm() -> str | None:
     return None
 
 
-def _check_known(parameters: list[str]) -> None:
-    found = installed_vllm()
-    if found != MENDED_VERSION or parameters != PATCHED_PARAMETERS:
+def _check_known(name: str, patched: Callable[..., Any]) -> None:
+    found, parameters = installed_vllm(), list(inspect.signature(patched).parameters)
+    if found != MENDED_VERSION or parameters != PATCHED_PARAMETERS[name]:
         raise MissingComponentError(
-            f"weight updates on a CPU are mended for vLLM {MENDED_VERSION}; vLLM {found} with "
-            f"_setup_kernel({', '.join(parameters)}) is installed. Install vLLM {MENDED_VERSION}, or check "
+            f"vLLM on a CPU is mended for version {MENDED_VERSION}; vLLM {found} with "
+            f"{name}({', '.join(parameters)}) is installed. Install vLLM {MENDED_VERSION}, or check "
             "megatron_seirenes/device/vllm_cpu.py against the new version"
         )

@@ -34,7 +34,7 @@ from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.bridge.weight_map import build_weight_map
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.backend import Backend
-from megatron_seirenes.device.vllm_cpu import expert_reload_mended, repack_tied_head
+from megatron_seirenes.device.vllm_cpu import expert_reload_mended, repack_tied_head, shared_memory_avoided
 from megatron_seirenes.errors import DataError, MissingComponentError
 from megatron_seirenes.records import FinishReason, Request
 from megatron_seirenes.rollouts.engine import Completion
@@ -92,7 +92,7 @@ class VLLMEngine:
         with process_state_kept(backend.device):
             prepare_environment(backend.is_cuda)
             arguments |= _vocabulary_mask(sampled_vocabulary) if masked else {}
-            self._engine, self._parameters = _start(arguments)
+            self._engine, self._parameters = _start(arguments, backend.is_cuda)
         _OPEN.add(self)
 
     # -- generation
@@ -200,7 +200,7 @@ def check_tensors(
         )
 
 
-def _start(arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _start(arguments: dict[str, Any], on_cuda: bool) -> tuple[Any, Any]:
     """A vLLM engine, and a maker of its sampling parameters."""
     try:
         from vllm import SamplingParams
@@ -211,7 +211,8 @@ def _start(arguments: dict[str, Any]) -> tuple[Any, Any]:
         raise MissingComponentError(
             f"vLLM cannot be imported ({error}); `seirenes doctor` says how to get it"
         ) from error
-    engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
+    with nullcontext() if on_cuda else shared_memory_avoided():
+        engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
     return engine, partial(SamplingParams, output_kind=RequestOutputKind.FINAL_ONLY)
 
 

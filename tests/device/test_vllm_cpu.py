@@ -50,3 +50,12 @@ def test_another_version_or_signature_is_refused(method, monkeypatch):
         ):
             pass
     assert method._setup_kernel is original
+
+
+def test_engines_that_start_within_do_not_use_shared_memory(method):
+    from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+
+    original = CpuCommunicator._all_group_ranks_share_shm_group_name
+    with vllm_cpu.shared_memory_avoided():
+        assert CpuCommunicator._all_group_ranks_share_shm_group_name(None) is False
+    assert CpuCommunicator._all_group_ranks_share_shm_group_name is original
