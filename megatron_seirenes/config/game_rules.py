@@ -104,6 +104,20 @@ def groups_compare(config: Config) -> Iterator[Fault]:
             )
 
 
+def flushes_are_fresh(config: Config) -> Iterator[Fault]:
+    """The n-th flush of a step is n - 1 updates late even for groups of that step: within the limit, or never made."""
+    for name, stream in config.streams.items():
+        for key in ("max_lag", "max_policy_lag"):
+            lag = getattr(stream, key)
+            if stream.max_flushes - 1 > lag:
+                yield Fault(
+                    f"streams.{name}.max_flushes",
+                    f"of {stream.max_flushes} flushes a step at most {lag + 1} could be made, since groups are evicted "
+                    f"after {lag} updates: lower it, or raise streams.{name}.{key} to {stream.max_flushes - 1}",
+                    about=(f"streams.{name}.{key}",),
+                )
+
+
 def memory_is_learned_from(config: Config) -> Iterator[Fault]:
     """Answers under remembered hints are learned from by the stream robust; without it none are asked for."""
     game = chosen_game(config)

@@ -13,6 +13,7 @@ from megatron_seirenes.config.faults import Fault, nearest, render
 from megatron_seirenes.config.game_rules import (
     capacities,
     context_holds,
+    flushes_are_fresh,
     groups_compare,
     hints_fit_prompts,
     memory_is_learned_from,
@@ -41,6 +42,7 @@ def cross_field_faults(config: Config) -> list[Fault]:
         capacities,
         some_stream_lives,
         groups_compare,
+        flushes_are_fresh,
         memory_is_learned_from,
         hints_fit_prompts,
         correction_settings,

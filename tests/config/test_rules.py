@@ -115,6 +115,7 @@ CASES = [
     ([parallel(virtual_pipeline=2)], "parallel.virtual_pipeline", "above 1", [parallel(virtual_pipeline=1)]),
     ([parallel(sequence_parallel=True)], "parallel.sequence_parallel", "above 1", [parallel()]),
     ([stream(flush=9, capacity=8)], "streams.clean.capacity", "at least 9", [stream(flush=9, capacity=9)]),
+    ([stream(max_flushes=8)], "streams.clean.max_flushes", "at most 4", [stream(max_flushes=8, max_lag=7)]),
     ([stream(capacity=127)], "streams.clean.capacity", "at least 128", [stream(capacity=128)]),
     (
         [{"game": {"name": "grpo"}}, stream(enabled=False)],
