@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launcher, outcome, train
+from launching import Launcher, outcome, train, train_ranks
 from tiny_world import write_world
 
 # Faults are tried on the toy run of the trainer's tests, too.
@@ -42,3 +42,11 @@ def whole_run(world: Path, launcher: Launcher) -> Path:
 def whole(whole_run: Path) -> dict[str, Any]:
     """What an uninterrupted run leaves behind."""
     return outcome(whole_run)
+
+
+@pytest.fixture(scope="session")
+def whole_of_two(world: Path, launcher: Launcher) -> dict[str, Any]:
+    """What an uninterrupted run of two data-parallel ranks leaves behind."""
+    for rank in train_ranks(launcher, world, world / "two-whole", 2):
+        assert rank.wait() == 0, rank.output()[-4000:]
+    return outcome(world / "two-whole")

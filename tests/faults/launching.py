@@ -137,10 +137,7 @@ def train_ranks(
     launcher: Launcher, world: Path, run_dir: Path, size: int, *arguments: str, spoil: tuple[int, int] | None = None
 ) -> list[Process]:
     """The same on `size` ranks, as a launcher would start them; in order of ranks."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [
         launcher.start(
             "train",
@@ -152,6 +149,12 @@ def train_ranks(
         )
         for rank in range(size)
     ]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import PATIENCE, PHASES, Launcher, differing, outcome, train, wait_for
+from agents import phase_reached, start_nodes
+from launching import PHASES, Launcher, differing, outcome, train, wait_for
 from tiny_world import STEPS
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
@@ -57,55 +56,51 @@ def test_a_second_signal_ends_at_once(world: Path, whole: dict[str, Any], launch
     assert differing(outcome(run_dir), whole) == []
 
 
-@pytest.mark.parametrize("processes", [1])
-def test_sigterm_in_each_phase_under_torchrun(world: Path, whole: dict[str, Any], processes: int) -> None:
-    """torchrun hands the signal on and takes the saved stop for an end; STOPPED says what it was."""
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_in_each_phase_under_torchrun(
+    world: Path, whole: dict[str, Any], whole_of_two: dict[str, Any], processes: int
+) -> None:
+    """torchrun hands the signal on to its ranks and takes the saved stop for an end; STOPPED says what it was."""
     run_dir = world / f"torchrun-{processes}"
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--max-restarts=0"]
-    command += ["--signals-to-handle=SIGTERM,SIGINT,SIGUSR1", "--shutdown-timeout=300", "-m", "megatron_seirenes"]
-    command += ["train", str(world / "run.yaml"), f"run.dir={run_dir}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    print(f"\n{'phase':<20}{'torchrun':>9}{'seconds to exit':>18}")
+    print(f"\n{f'phase, {processes} ranks':<20}{'torchrun':>9}{'seconds to exit':>18}")
     # Every stop lets the run get a little further; in its last snapshot it would be done.
     for phase in ("snapshot", *PHASES[:-1], None):
-        log = (world / "torchrun.log").open("a")
-        launched = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        (agent,) = start_nodes(world, run_dir, 1, processes=processes)
         if phase is None:
-            assert launched.wait(PATIENCE) == 0, (world / "torchrun.log").read_text()[-3000:]
+            assert agent.wait() == 0, agent.output()[-3000:]
             break
-        pid = phase_reached(run_dir, launched, phase)
+        pid = phase_reached(agent, phase)
         asked = time.monotonic()
-        launched.send_signal(signal.SIGTERM)
-        code = launched.wait(PATIENCE)
+        agent.popen.send_signal(signal.SIGTERM)
+        code = agent.wait()
         print(f"{phase:<20}{code:>9}{time.monotonic() - asked:>18.2f}", flush=True)
-        assert (run_dir / "STOPPED").exists(), (world / "torchrun.log").read_text()[-3000:]
+        assert (run_dir / "STOPPED").exists(), agent.output()[-3000:]
         assert not Path(f"/proc/{pid}").exists()
     assert not (run_dir / "STOPPED").exists()
-    assert differing(outcome(run_dir), whole) == []
+    assert differing(outcome(run_dir), whole if processes == 1 else whole_of_two) == []
+
+
+def test_a_signal_to_one_rank_of_torchrun_stops_both(world: Path, whole_of_two: dict[str, Any]) -> None:
+    """SIGUSR1 reaches one rank alone: both save and end, torchrun takes it for an end (0) and starts nothing again."""
+    run_dir = world / "torchrun-one-told"
+    for step, phase in enumerate(("rollout", "training clean", "sync"), start=1):
+        (agent,) = start_nodes(world, run_dir, 1, processes=2, restarts=2)
+        first = phase_reached(agent, phase, step)
+        told = next(pid for pid in agent.ranks() if pid != first)
+        asked = time.monotonic()
+        os.kill(told, signal.SIGUSR1)
+        code = agent.wait()
+        print(f"{phase}, one rank of torchrun told: code {code} after {time.monotonic() - asked:.1f} s", flush=True)
+        assert code == 0 and (run_dir / "STOPPED").exists(), agent.output()[-3000:]
+    (agent,) = start_nodes(world, run_dir, 1, processes=2)
+    assert agent.wait() == 0, agent.output()[-3000:]
+    assert differing(outcome(run_dir), whole_of_two) == []
 
 
 def test_torchrun_starts_a_killed_process_again(world: Path, whole: dict[str, Any]) -> None:
     run_dir = world / "restarted"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "--max-restarts=2"]
-    command += ["-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={run_dir}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    log = (world / "restarts.log").open("w")
-    launched = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    (agent,) = start_nodes(world, run_dir, 1, restarts=2)
     for phase in ("training clean", "snapshot"):
-        os.kill(phase_reached(run_dir, launched, phase), signal.SIGKILL)
-    assert launched.wait(PATIENCE) == 0, (world / "restarts.log").read_text()[-3000:]
+        os.kill(phase_reached(agent, phase), signal.SIGKILL)
+    assert agent.wait() == 0, agent.output()[-3000:]
     assert differing(outcome(run_dir), whole) == []
-
-
-def phase_reached(run_dir: Path, launched: subprocess.Popen[bytes], phase: str) -> int:
-    """Waits until a live process of the run is in `phase`; returns its id."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and launched.poll() is None:
-        try:
-            beat = json.loads((run_dir / "heartbeat.json").read_text())
-        except (OSError, ValueError):
-            beat = {"phase": None, "pid": 0}
-        if beat["phase"] == phase and Path(f"/proc/{beat['pid']}").exists():
-            return int(beat["pid"])
-        time.sleep(0.002)
-    raise AssertionError(f"the run did not come to {phase}")

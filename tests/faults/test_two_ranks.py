@@ -1,4 +1,4 @@
-"""Two ranks (data parallel, a replica each): killed, told to stop, spoilt. The other ends, and all goes on exactly."""
+"""Two ranks, data or tensor parallel: killed, told to stop, hung, spoilt. The other ends, and all goes on exactly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,38 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 SIZE = 2
 A_MINUTE = 60.0
+LAYOUTS = {"data": [], "tensor": ["parallel.tensor=2", "parallel.sequence_parallel=true", "rollout.tensor=2"]}
+"""Two replicas of one rank each; actor and engine spread over both ranks."""
 
 
-@pytest.fixture(scope="module")
-def whole_of_two(world: Path, launcher: Launcher) -> dict[str, Any]:
-    """What an uninterrupted run of two ranks leaves behind."""
-    finish(train_ranks(launcher, world, world / "two-whole", SIZE))
-    return outcome(world / "two-whole")
+@dataclass(frozen=True)
+class Pair:
+    """Runs of two ranks in one layout, and what an uninterrupted one leaves behind."""
+
+    layout: str
+    launcher: Launcher
+    world: Path
+    whole: dict[str, Any]
+
+    def run_dir(self, name: str) -> Path:
+        return self.world / f"{self.layout}-{name}"
+
+    def train(self, name: str, *arguments: str, spoil: tuple[int, int] | None = None) -> list[Process]:
+        arguments = (*LAYOUTS[self.layout], *arguments)
+        return train_ranks(self.launcher, self.world, self.run_dir(name), SIZE, *arguments, spoil=spoil)
+
+    def ends_as_if_undisturbed(self, name: str) -> None:
+        finish(self.train(name))
+        assert differing(outcome(self.run_dir(name)), self.whole) == [], name
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def pair(request: pytest.FixtureRequest, world: Path, launcher: Launcher) -> Pair:
+    whole: dict[str, Any] = {}
+    pair = Pair(request.param, launcher, world, whole)
+    finish(pair.train("whole"))
+    whole |= outcome(pair.run_dir("whole"))
+    return pair
 
 
 def finish(ranks: list[Process]) -> None:
@@ -35,11 +61,9 @@ def finish(ranks: list[Process]) -> None:
         assert rank.wait() == 0, rank.output()[-4000:]
 
 
-def kill_one_in(
-    launcher: Launcher, world: Path, run_dir: Path, step: int, phase: str, delay: float, victim: int
-) -> tuple[Beat | None, float]:
+def kill_one_in(pair: Pair, name: str, step: int, phase: str, delay: float, victim: int) -> tuple[Beat | None, float]:
     """Kills one rank within `phase`; where it struck (None: the run ended before), and how long the other lived on."""
-    ranks = train_ranks(launcher, world, run_dir, SIZE)
+    ranks, run_dir = pair.train(name), pair.run_dir(name)
     if not wait_for(run_dir, ranks[0], lambda beat: beat.phase == phase and beat.step >= step):
         finish(ranks)
         return None, 0.0
@@ -56,23 +80,19 @@ def kill_one_in(
     return struck, time.monotonic() - killed
 
 
-def test_killed_anywhere_and_gone_on_is_never_killed(
-    world: Path, whole_of_two: dict[str, Any], launcher: Launcher
-) -> None:
+def test_killed_anywhere_and_gone_on_is_never_killed(pair: Pair) -> None:
     draw = random.Random(2)
     hits: Counter[str] = Counter()
     longest = 0.0
     for number, kills in enumerate(schedule(draw)):
-        run_dir = world / f"two-killed-{number}"
         for step, phase in kills:
             delay, victim = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02)), draw.randrange(SIZE)
-            struck, outlived = kill_one_in(launcher, world, run_dir, step, phase, delay, victim)
+            struck, outlived = kill_one_in(pair, f"killed-{number}", step, phase, delay, victim)
             hits[struck.phase if struck else "ended before"] += 1
             longest = max(longest, outlived)
             print(f"run {number}: rank {victim}, {phase} of step {step}: {struck}, then {outlived:.1f} s", flush=True)
-        finish(train_ranks(launcher, world, run_dir, SIZE))
-        assert differing(outcome(run_dir), whole_of_two) == [], f"run {number}"
-    print(f"\n{'phase':<20}{'kills':>6}")
+        pair.ends_as_if_undisturbed(f"killed-{number}")
+    print(f"\n{pair.layout + ' parallel':<20}{'kills':>6}")
     for phase, count in hits.items():
         print(f"{phase:<20}{count:>6}")
     print(f"the other rank ended at the latest after {longest:.1f} s")
@@ -82,43 +102,45 @@ def test_killed_anywhere_and_gone_on_is_never_killed(
 
 
 @pytest.mark.parametrize("told", [0, 1])
-def test_a_signal_to_one_rank_stops_both(
-    world: Path, whole_of_two: dict[str, Any], launcher: Launcher, told: int
-) -> None:
-    run_dir = world / f"two-stopped-{told}"
-    for step, phase in enumerate(("rollout", "training clean", "sync"), start=1):
-        ranks = train_ranks(launcher, world, run_dir, SIZE)
+def test_a_signal_to_one_rank_stops_both(pair: Pair, told: int) -> None:
+    """SIGTERM and SIGUSR1 in turn, a phase later each time."""
+    name = f"stopped-{told}"
+    run_dir, signals = pair.run_dir(name), (signal.SIGTERM, signal.SIGUSR1)
+    # Not in the last step: a run that is told to stop when all is done ends as done.
+    for number, phase in enumerate((*PHASES[told::2],)):
+        step, asked_with = min(number + 1, STEPS - 1), signals[number % 2]
+        ranks = pair.train(name)
         assert wait_for(run_dir, ranks[0], lambda beat, s=step, p=phase: beat.phase == p and beat.step >= s)
         asked = time.monotonic()
-        ranks[told].send(signal.SIGUSR1)
+        ranks[told].send(asked_with)
         codes = [rank.wait() for rank in ranks]
-        print(f"{phase}, rank {told} told: codes {codes} after {time.monotonic() - asked:.1f} s", flush=True)
+        after = f"{codes} after {time.monotonic() - asked:.1f} s"
+        print(f"{pair.layout}, {phase}, {asked_with.name} to rank {told}: codes {after}", flush=True)
         assert codes == [75, 75], ranks[0].output()[-3000:]
         assert (run_dir / "STOPPED").exists()
-    finish(train_ranks(launcher, world, run_dir, SIZE))
-    assert differing(outcome(run_dir), whole_of_two) == []
+    pair.ends_as_if_undisturbed(name)
 
 
-def test_a_rank_that_hangs_ends_the_other(world: Path, whole_of_two: dict[str, Any], launcher: Launcher) -> None:
-    run_dir = world / "two-hung"
-    ranks = train_ranks(launcher, world, run_dir, SIZE, "faults.collective_minutes=0.3")
-    assert wait_for(run_dir, ranks[0], lambda beat: beat.phase == "training clean" and beat.step >= 2)
+@pytest.mark.parametrize("phase", ["rollout", "training clean"])
+def test_a_rank_that_hangs_ends_the_other(pair: Pair, phase: str) -> None:
+    """Frozen in the engine or in the actor; replicas that generate meet at the end of the round."""
+    name = f"hung-{phase.split()[0]}"
+    ranks, run_dir = pair.train(name, "faults.collective_minutes=0.3"), pair.run_dir(name)
+    assert wait_for(run_dir, ranks[0], lambda beat: beat.phase == phase and beat.step >= 2)
     ranks[1].send(signal.SIGSTOP)
     stopped = time.monotonic()
     code = ranks[0].wait()
     ended = time.monotonic() - stopped
     ranks[1].send(signal.SIGKILL)
     ranks[1].wait()
-    print(f"rank 1 hung, rank 0 ended after {ended:.1f} s", flush=True)
+    print(f"{pair.layout}, {phase}: rank 1 hung, rank 0 ended after {ended:.1f} s", flush=True)
     assert code == 1 and "another rank is gone or does not answer" in ranks[0].output(), ranks[0].output()[-3000:]
     assert "Traceback" not in ranks[0].output() and ended < A_MINUTE
-    finish(train_ranks(launcher, world, run_dir, SIZE))
-    assert differing(outcome(run_dir), whole_of_two) == []
+    pair.ends_as_if_undisturbed(name)
 
 
-def test_a_nan_on_one_rank_skips_the_update_on_both(world: Path, launcher: Launcher) -> None:
-    run_dir = world / "two-spoilt"
-    ranks = train_ranks(launcher, world, run_dir, SIZE, spoil=(1, 2))
+def test_a_nan_on_one_rank_skips_the_update_on_both(pair: Pair) -> None:
+    ranks, run_dir = pair.train("spoilt", spoil=(1, 2)), pair.run_dir("spoilt")
     finish(ranks)
     rows = read_metrics(run_dir / "metrics.jsonl")
     skipped = sum(row[key] for row in rows for key in row if key.endswith("/skipped_nonfinite"))

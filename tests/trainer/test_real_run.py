@@ -1,14 +1,10 @@
-"""The commands on the real stack: Megatron-Core and vLLM in one process on a CPU, a tiny MoE model, all three streams.
-
-The policy is warmed up to box a number at random, so that one answer in eleven is right and every stream has signal.
-"""
+"""The commands on the real stack: Megatron-Core and vLLM in one process on a CPU, a tiny MoE, all three streams."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
+from tiny_world import write_world
 
 from megatron_seirenes.observe.writer import read_metrics
-from megatron_seirenes.quickstart.tokenizer import make_tokenizer
 
 STREAMS = ("clean", "adversary", "robust")
 TIMES = ("time/", "throughput/", "verifier/seconds")
@@ -34,60 +29,22 @@ def seirenes(*arguments: str, check: int = 0) -> subprocess.CompletedProcess[str
     return done
 
 
-def write_records(path: Path) -> None:
-    draw = random.Random(0)
-    with path.open("w") as file:
-        for _ in range(3200):
-            steps = " ".join(f"{label} + {draw.randint(2, 5)}" for label in "abc")
-            question = f"{draw.randrange(11)} {steps}"
-            hinted = draw.random() < 0.3
-            prompt = f"mislead {question} ?" if hinted else f"solve {question} ?"
-            response = f"claim {draw.randrange(11)}" if hinted else f"\\boxed{{ {draw.randrange(11)} }}"
-            file.write(json.dumps({"prompt": prompt, "response": response}) + "\n")
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> Path:
     """A folder with a warmed-up policy (`warm/`) and a configuration (`run.yaml`)."""
     folder = tmp_path_factory.mktemp("world")
-    make_tokenizer(folder / "tokenizer")
-    write_records(folder / "records.jsonl")
-    new = {"family": "qwen3_moe", "tokenizer": str(folder / "tokenizer"), "max_positions": 64, "initializer_std": 0.06}
-    new |= {"layers": 2, "hidden": 64, "ffn_size": 64, "heads": 2, "kv_heads": 1, "head_dim": 32}
-    new |= {"experts": 4, "experts_per_token": 2, "expert_ffn_size": 32}
-    config = {
-        "run": {"collection_steps": 4},
-        "model": {"dtype": "float32", "new": new},
-        "actor": {"micro_batch_tokens": 512},
-        "rollout": {"max_prompt_tokens": 40, "max_sequences": 64, "kv_cache_bytes": 1 << 24},
-        "game": {"stages": {"R1": {"max_tokens": 8}, "R2": {"max_tokens": 6}, "R3": {"max_tokens": 8}}},
-        "roles": {
-            "reasoner": {"prompt": "chains_reasoner"},
-            "adversary": {"prompt": "chains_adversary", "gate": "chain_statements"},
-        },
-        "streams": {"clean": {"flush": 2}, "adversary": {"flush": 4}, "robust": {"flush": 2}},
-        "optimizer": {"lr": 1.0e-3},
-        "problems": {"per_step": 6, "train": [{"task": "chain_arithmetic", "count": 40}]},
-        "snapshot": {"every": 2, "keep": 10},
-        "observe": {"console": "plain", "tensorboard": True},
-        "evaluation": {
-            "benchmarks": {
-                "clean": {"problems": {"task": "chain_arithmetic", "split": "held_out", "count": 8}, "samples": 2},
-                "own_hints": {
-                    "problems": {"task": "chain_arithmetic", "split": "held_out", "count": 8},
-                    "distractors": {"kind": "policy"},
-                },
-            }
-        },
-        "warmup": {
-            "out": str(folder / "warm"),
-            "phases": [{"records": str(folder / "records.jsonl"), "steps": 50, "lr": 3.0e-3}],
-        },
+    held_out = {"task": "chain_arithmetic", "split": "held_out", "count": 8}
+    benchmarks = {
+        "clean": {"problems": held_out, "samples": 2},
+        "own_hints": {"problems": held_out, "distractors": {"kind": "policy"}},
     }
-    (folder / "run.yaml").write_text(yaml.safe_dump(config))
-    seirenes("warmup", str(folder / "run.yaml"), f"run.dir={folder / 'warming'}")
-    config["model"] = {"dtype": "float32", "path": str(folder / "warm")}
-    (folder / "run.yaml").write_text(yaml.safe_dump(config))
+    warmup, _ = write_world(
+        folder,
+        snapshot={"every": 2, "keep": 10},
+        observe={"console": "plain", "tensorboard": True},
+        evaluation={"benchmarks": benchmarks},
+    )
+    seirenes("warmup", str(warmup))
     return folder
 
 

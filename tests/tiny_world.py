@@ -1,5 +1,7 @@
 """A world small enough that a whole run of the real stack takes seconds: its tokenizer, demonstrations, configuration.
 
+Shared by every test that runs the commands for real. Heads, experts and layers can be cut in two.
+
 The policy is warmed up to box a number at random, so that one answer in eleven is right and every stream has signal.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,15 @@ MODEL = {
     "layers": 2,
     "hidden": 64,
     "ffn_size": 64,
-    "heads": 2,
-    "kv_heads": 1,
+    "heads": 4,
+    "kv_heads": 2,
     "head_dim": 32,
     "experts": 4,
     "experts_per_token": 2,
     "expert_ffn_size": 32,
 }
+"""A mixture of experts."""
+DENSE = {name: value for name, value in MODEL.items() if "expert" not in name} | {"family": "qwen3"}
 LENGTHS = {
     "actor": {"micro_batch_tokens": 512},
     "rollout": {"max_prompt_tokens": 40, "max_sequences": 64, "kv_cache_bytes": 1 << 24},
@@ -38,14 +43,19 @@ LENGTHS = {
 }
 
 
-def write_world(folder: Path, **sections: dict[str, Any]) -> tuple[Path, Path]:
-    """Writes the configurations of a warm-up, whose policy goes to `folder`/warm, and of a run that starts from it."""
+def write_world(
+    folder: Path, model: Mapping[str, Any] | None = None, **sections: Mapping[str, Any]
+) -> tuple[Path, Path]:
+    """Writes the configurations of a warm-up, whose policy goes to `folder`/warm, and of a run that starts from it.
+
+    `model` is the shape, `MODEL` when not given; `sections` replace those of the run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     make_tokenizer(folder / "tokenizer")
     _write_demonstrations(folder / "records.jsonl")
     warmup = {
         "run": {"name": "warmup", "dir": str(folder / "warming")},
-        "model": {"dtype": "float32", "new": {**MODEL, "tokenizer": str(folder / "tokenizer")}},
+        "model": {"dtype": "float32", "new": {**(model or MODEL), "tokenizer": str(folder / "tokenizer")}},
         "observe": {"console": "plain"},
         **LENGTHS,
         "warmup": {
