@@ -194,6 +194,17 @@ def open_snapshot(snapshot: Path, fingerprint: Fingerprint, accepted: Collection
     return Resumption(snapshot, state, found)
 
 
+def check_optimizer_kind(snapshot: Path, config: Config) -> None:
+    """Raises UsageError when the other kind of optimizer saved: Megatron-Core cannot put one's state into the other."""
+    saved = bool(_config_of(snapshot)["parallel"]["distributed_optimizer"])
+    if saved != config.parallel.distributed_optimizer:
+        must = f"parallel.distributed_optimizer={_written(saved)}"
+        raise UsageError(
+            f"{snapshot}: made with {must}; the other kind of optimizer cannot take its state. Go on with {must}: it "
+            "runs on any number of processes"
+        )
+
+
 def adapted_state(resumed: Resumption, game: Game, sampler: ProblemSampler) -> dict[str, Any]:
     """The snapshot's state made to fit this run. Raises UsageError for another game or model inside a step.
 
@@ -267,13 +278,17 @@ def config_changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: st
 def log_changes(directory: RunDirectory, resumed: Resumption, config: Config) -> list[str]:
     """Adds what changed since the snapshot was made to logs/changes.log; returns it, one line a change."""
     snapshot = resumed.snapshot
-    before = yaml.safe_load((snapshot / "config.yaml").read_text(encoding="utf-8"))
+    before = _config_of(snapshot)
     accepted = [f"another {kind}: {line}" for kind, lines in resumed.differences.items() for line in lines]
     changes = accepted + [str(change) for change in config_changes(before, config.model_dump(mode="json"))]
     if changes:
         with (directory.logs / "changes.log").open("a", encoding="utf-8") as file:
             file.writelines(f"{snapshot.name}: {change}\n" for change in changes)
     return changes
+
+
+def _config_of(snapshot: Path) -> dict[str, Any]:
+    return yaml.safe_load((snapshot / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _written(value: Any) -> str:

@@ -44,6 +44,7 @@ from megatron_seirenes.trainer.resume import (
     Resumption,
     adapted_state,
     check_accepted,
+    check_optimizer_kind,
     claim,
     log_changes,
     open_snapshot,
@@ -122,6 +123,8 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
 def _prepare(config: Config, directory: RunDirectory, resume: str) -> Path | None:
     """The snapshot to go on from; makes the run directory, and the folder of a new model in it."""
     snapshot = snapshot_to_resume(directory, resume, report=print)
+    if snapshot is not None:
+        check_optimizer_kind(snapshot, config)
     policy_folder(config, directory)
     directory.create()
     return snapshot

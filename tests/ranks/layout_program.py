@@ -1,6 +1,6 @@
 """Run by test_layouts.py under torchrun: trains the same small world in one layout after the other, in one launch.
 
-    layout_program.py FOLDER CASES.json     each case: name of its run directory, overrides, port of its world
+layout_program.py FOLDER CASES.json     each case: name of its run directory, overrides, port of its world
 """
 
 from __future__ import annotations

@@ -7,30 +7,17 @@ a draw; over these few steps none does.
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
-import random
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-import yaml
-
-from megatron_seirenes.observe.writer import read_metrics
-from megatron_seirenes.quickstart.tokenizer import make_tokenizer
+from tiny_world import DENSE, MODEL
+from worlds import ALONE, STEPS, World, make_world
 
 pytestmark = pytest.mark.slow
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-STEPS = 2
+DISTRIBUTED = "data 2, distributed optimizer"
 TENSOR = ["parallel.tensor=2", "parallel.sequence_parallel=true"]
 ON_TWO = {
     "data 2": [],
-    "data 2, distributed optimizer": ["parallel.distributed_optimizer=true"],
+    DISTRIBUTED: ["parallel.distributed_optimizer=true"],
     "data 2, engine tensor 2": ["rollout.tensor=2"],
     "tensor 2, engine tensor 2": [*TENSOR, "rollout.tensor=2"],
     "tensor 2, two replicas": TENSOR,
@@ -56,152 +43,61 @@ OBJECTIVE = [
 ]
 """Every part of an objective that the default leaves out; the reference is kept by each rank for its own weights."""
 WITH_OBJECTIVE = ("tensor 2, two replicas", "expert 2", "pipeline 2", "context 2")
-GOES_ON = [
+DENSE_ON_TWO = ("data 2", "tensor 2, engine tensor 2", "tensor 2, two replicas", "pipeline 2", "context 2")
+DENSE_ON_FOUR = ("tensor 2 x data 2",)
+THEN_TWO = [
     ("tensor 2, engine tensor 2", "data 2"),
     ("pipeline 2", "tensor 2, two replicas"),
+    ("data 2", "data 2, engine tensor 2"),  # two rollout replicas become one
 ]
 """Runs that are made in the first layout and go on for another step in the second."""
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "GLOO_SOCKET_IFNAME": "lo",
-    "PYTHONPATH": str(ROOT),
-}
-
-
-def run(*command: str) -> None:
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT)
-    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-
-
-def launch(processes: int, folder: Path, cases: dict[str, tuple[str, list[str]]]) -> None:
-    """Each case: the name of its run directory, and its overrides."""
-    with_ports = [
-        {"name": name, "overrides": overrides, "port": free_port()} for name, overrides in cases.values()
-    ]
-    (folder / "cases.json").write_text(json.dumps(with_ports))
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    run(*torchrun, str(HERE / "layout_program.py"), str(folder), str(folder / "cases.json"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def write_records(path: Path) -> None:
-    draw = random.Random(0)
-    with path.open("w") as file:
-        for _ in range(3200):
-            steps = " ".join(f"{label} + {draw.randint(2, 5)}" for label in "abc")
-            question = f"{draw.randrange(11)} {steps}"
-            hinted = draw.random() < 0.3
-            prompt = f"mislead {question} ?" if hinted else f"solve {question} ?"
-            response = f"claim {draw.randrange(11)}" if hinted else f"\\boxed{{ {draw.randrange(11)} }}"
-            file.write(json.dumps({"prompt": prompt, "response": response}) + "\n")
+THEN_ONE = ("tensor 2, engine tensor 2", "pipeline 2", "context 2", "data 2", DISTRIBUTED)
+"""Those that go on in one process."""
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A folder with a policy that boxes numbers at random, so that every stream has signal, and its `run.yaml`."""
-    folder = tmp_path_factory.mktemp("world")
-    make_tokenizer(folder / "tokenizer")
-    write_records(folder / "records.jsonl")
-    new = {"family": "qwen3_moe", "tokenizer": str(folder / "tokenizer"), "max_positions": 64, "initializer_std": 0.06}
-    new |= {"layers": 2, "hidden": 64, "ffn_size": 64, "heads": 4, "kv_heads": 2, "head_dim": 32}
-    new |= {"experts": 4, "experts_per_token": 2, "expert_ffn_size": 32}
-    config = {
-        "run": {"collection_steps": STEPS},
-        "model": {"dtype": "float32", "new": new},
-        "actor": {"micro_batch_tokens": 512},
-        "rollout": {"max_prompt_tokens": 40, "max_sequences": 64, "kv_cache_bytes": 1 << 24},
-        "game": {"stages": {"R1": {"max_tokens": 8}, "R2": {"max_tokens": 6}, "R3": {"max_tokens": 8}}},
-        "roles": {
-            "reasoner": {"prompt": "chains_reasoner"},
-            "adversary": {"prompt": "chains_adversary", "gate": "chain_statements"},
-        },
-        "streams": {"clean": {"flush": 2}, "adversary": {"flush": 4}, "robust": {"flush": 2}},
-        "optimizer": {"lr": 1.0e-3},
-        "problems": {"per_step": 6, "train": [{"task": "chain_arithmetic", "count": 40}]},
-        "snapshot": {"every": 1, "keep": 10},
-        "observe": {"console": "none", "tensorboard": False},
-        "warmup": {
-            "out": str(folder / "warm"),
-            "phases": [{"records": str(folder / "records.jsonl"), "steps": 50, "lr": 3.0e-3}],
-        },
-    }
-    (folder / "run.yaml").write_text(yaml.safe_dump(config))
-    run("-m", "megatron_seirenes", "warmup", str(folder / "run.yaml"), f"run.dir={folder / 'warming'}")
-    config["model"] = {"dtype": "float32", "path": str(folder / "warm")}
-    (folder / "run.yaml").write_text(yaml.safe_dump(config))
-    return folder
+def experts(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("experts"), MODEL)
 
 
 @pytest.fixture(scope="module")
-def alone(world: Path) -> Path:
-    """The run directory of one rank, a step longer than the others."""
-    run("-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={world / 'alone'}", *steps(STEPS + 1))
-    return world / "alone"
+def dense(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("dense"), DENSE)
 
 
-def steps(count: int) -> list[str]:
-    return [f"run.collection_steps={count}"]
+def check_layouts(world: World, processes: int, layouts: dict[str, list[str]]) -> None:
+    world.launch(processes, layouts)
+    for name in layouts:
+        world.check_same(name)
 
 
-def directory(layout: str) -> str:
-    return layout.replace(", ", "-").replace(" ", "_")
+def test_two_ranks_learn_what_one_does_and_go_on_in_another_layout(experts: World) -> None:
+    check_layouts(experts, 2, ON_TWO)
+    assert experts.waiting("data 2") > 0, "groups wait across the change of layout"
+    experts.goes_on(2, {(before, after): ON_TWO[after] for before, after in THEN_TWO})
+    # The kind of optimizer must stay.
+    experts.goes_on(1, {(before, ALONE): ON_TWO[before] if before == DISTRIBUTED else [] for before in THEN_ONE})
 
 
-def records(folder: Path, step: int) -> list[dict]:
-    with gzip.open(folder / "rollouts" / f"step-{step:06d}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
+def test_four_ranks_learn_what_one_does(experts: World) -> None:
+    check_layouts(experts, 4, ON_FOUR)
 
 
-CLOSE = ("loss/", "entropy/", "advantage/", "reference_kl/", "correction_", "sequence_correction_")
+def test_two_ranks_train_a_dense_policy_as_one_does(dense: World) -> None:
+    check_layouts(dense, 2, {name: ON_TWO[name] for name in DENSE_ON_TWO})
+    dense.goes_on(1, {(before, ALONE): [] for before in DENSE_ON_TWO})
 
 
-def check_same(folder: Path, alone: Path, count: int) -> None:
-    """Decisions and rollouts equal one rank's; losses to 1e-4."""
-    rows, expected = read_metrics(folder / "metrics.jsonl"), read_metrics(alone / "metrics.jsonl")[:count]
-    assert len(rows) == count
-    for row, one in zip(rows, expected, strict=True):
-        assert records(folder, row["step"]) == records(alone, row["step"])
-        for key, value in one.items():
-            if key.startswith(("streams/", "mastery/", "success/", "tokens/", "policy_version")):
-                assert row[key] == value, (folder.name, row["step"], key)
-            if key.startswith(CLOSE) and value is not None:
-                assert row[key] == pytest.approx(value, abs=1e-4), (folder.name, row["step"], key)
-        assert row["mismatch/logprob_abs_max"] <= 1e-3
+def test_four_ranks_train_a_dense_policy_as_one_does(dense: World) -> None:
+    check_layouts(dense, 4, {name: ON_FOUR[name] for name in DENSE_ON_FOUR})
 
 
-def test_two_ranks_learn_what_one_does_and_go_on_in_another_layout(world, alone):
-    launch(2, world, {layout: (directory(layout), overrides) for layout, overrides in ON_TWO.items()})
-    for layout in ON_TWO:
-        check_same(world / directory(layout), alone, STEPS)
-    then = {after: (directory(before), [*ON_TWO[after], *steps(STEPS + 1)]) for before, after in GOES_ON}
-    launch(2, world, then)
-    for before, _ in GOES_ON:
-        check_same(world / directory(before), alone, STEPS + 1)
-    last = world / directory("data 2")
-    run("-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={last}", *steps(STEPS + 1))
-    check_same(last, alone, STEPS + 1)
-
-
-def test_four_ranks_learn_what_one_does(world, alone):
-    launch(4, world, {layout: (directory(layout), overrides) for layout, overrides in ON_FOUR.items()})
-    for layout in ON_FOUR:
-        check_same(world / directory(layout), alone, STEPS)
-
-
-def test_every_part_of_an_objective_is_the_same_on_two_ranks(world, alone):
-    expected = world / "objective"
-    run("-m", "megatron_seirenes", "train", str(world / "run.yaml"), f"run.dir={expected}", *OBJECTIVE)
-    row, plain = (read_metrics(folder / "metrics.jsonl")[STEPS - 1] for folder in (expected, alone))
+def test_every_part_of_an_objective_is_the_same_on_two_ranks(experts: World) -> None:
+    experts.launch(1, {"objective": OBJECTIVE})
+    row, plain = (experts.rows(name)[STEPS - 1] for name in ("objective", ALONE))
     assert row["reference_kl/robust"] > 0 and row["sequence_correction_mean/robust"] > 0
     assert row["loss/robust"] != plain["loss/robust"]
-    cases = {layout: (f"{directory(layout)}-objective", [*ON_TWO[layout], *OBJECTIVE]) for layout in WITH_OBJECTIVE}
-    launch(2, world, cases)
-    for name, _ in cases.values():
-        check_same(world / name, expected, STEPS)
+    layouts = {f"{name}, objective": [*ON_TWO[name], *OBJECTIVE] for name in WITH_OBJECTIVE}
+    experts.launch(2, layouts)
+    for name in layouts:
+        experts.check_same(name, expected="objective")

@@ -11,6 +11,7 @@ from megatron_seirenes.observe.writer import MetricsWriter, read_metrics
 from megatron_seirenes.trainer.resume import (
     adapted_state,
     check_accepted,
+    check_optimizer_kind,
     claim,
     config_changes,
     differences,
@@ -167,3 +168,12 @@ def test_a_run_whose_snapshots_are_all_broken_does_not_start_over(tmp_path):
         snapshot_to_resume(directory, str(directory.snapshots / "step-000006"), print)
     with pytest.raises(UsageError, match="--resume: nowhere"):
         snapshot_to_resume(directory, "nowhere", print)
+
+
+def test_the_other_kind_of_optimizer_is_refused_and_the_right_one_named(tmp_path):
+    config = toy_config(tmp_path)
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    check_optimizer_kind(tmp_path, config)
+    distributed = changed(config, parallel={"distributed_optimizer": True})
+    with pytest.raises(UsageError, match=r"made with parallel\.distributed_optimizer=false"):
+        check_optimizer_kind(tmp_path, distributed)
