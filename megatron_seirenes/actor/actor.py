@@ -146,7 +146,7 @@ class Actor:
             results = self._runner.train(self._wrapped, batches, loss_of)
             sums = _sum_over_ranks(results)
             # A NaN log-probability under a clip bound has gradient zero: the loss is looked at before the optimizer.
-            finite = all(map(math.isfinite, sums.values()))
+            finite = _on_all_ranks(all(map(math.isfinite, sums.values())))
             norm, taken = self._optimizer.step(rate) if finite else (math.nan, False)
         tokens = _over_data_parallel(sum(len(sequence.response_ids) for sequence in sequences))
         suspects = () if taken else _gathered(_suspects(batches, results, sequences, everything=finite))
@@ -239,6 +239,15 @@ def _sum_over_ranks(results: Sequence[Mapping[str, Tensor]]) -> dict[str, float]
     source = parallel_state.get_pipeline_model_parallel_last_rank()
     dist.broadcast_object_list(shared, src=source, group=parallel_state.get_pipeline_model_parallel_group())
     return shared[0]
+
+
+def _on_all_ranks(holds: bool) -> bool:
+    """Whether it holds on every rank. Tensor-parallel ranks each compute the loss, and one alone may get it wrong."""
+    if dist.get_world_size() == 1:
+        return holds
+    found = [holds] * dist.get_world_size()
+    dist.all_gather_object(found, holds)
+    return all(found)
 
 
 def _suspects(

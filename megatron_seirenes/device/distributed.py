@@ -144,7 +144,7 @@ def _start_megatron(parallel: ParallelSection, backend: Backend, timeout: timede
             context_parallel_size=parallel.context,
             expert_model_parallel_size=parallel.expert,
             expert_tensor_parallel_size=parallel.expert_tensor,
-            distributed_timeout_minutes=max(1, int(timeout.total_seconds() // 60)),
+            distributed_timeout_minutes=timeout.total_seconds() / 60,
         )
         tensor_parallel.model_parallel_cuda_manual_seed(_SEED)
     return parallel_state.get_data_parallel_rank()

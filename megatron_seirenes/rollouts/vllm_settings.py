@@ -7,6 +7,7 @@ model's context.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def engine_arguments(
             f"{architecture.max_positions}"
         )
     rollout = config.rollout
+    timeout = ceil(config.faults.collective_minutes * 60)
     arguments: dict[str, Any] = {
         "model": str(folder),
         "skip_tokenizer_init": True,
@@ -47,6 +49,8 @@ def engine_arguments(
         "seed": 0,  # every request carries its own
         "tensor_parallel_size": rollout.tensor,
         "distributed_executor_backend": "external_launcher",
+        "distributed_timeout_seconds": timeout,
+        "cpu_distributed_timeout_seconds": timeout,
         "max_model_len": max_length,
         "max_num_seqs": rollout.max_sequences,
         "enable_prefix_caching": rollout.prefix_caching,

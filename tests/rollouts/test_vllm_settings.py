@@ -48,6 +48,7 @@ def test_what_does_not_depend_on_the_device():
         found = arguments(on_cuda, max_sequences=7, tensor=2, prefix_caching=False)
         assert found["dtype"] == "float32"
         assert found["distributed_executor_backend"] == "external_launcher"
+        assert found["distributed_timeout_seconds"] == found["cpu_distributed_timeout_seconds"] == 1800
         assert found["logprobs_mode"] == "processed_logprobs"
         assert (found["max_num_seqs"], found["tensor_parallel_size"]) == (7, 2)
         assert found["enable_prefix_caching"] is False
