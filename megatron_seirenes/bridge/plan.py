@@ -171,8 +171,9 @@ def plan_of(config: Config, architecture: Architecture, world: int) -> Plan:
     return plan_sync(
         architecture,
         TrainingLayout.of(config.parallel, world),
-        EngineLayout(world, config.rollout.tensor),
+        EngineLayout(world, config.rollout.tensor, expert_parallel=config.rollout.expert_parallel),
         itemsize=_ITEMSIZES[config.model.dtype],
+        bucket_bytes=config.rollout.sync_bucket_bytes,
     )
 
 

@@ -28,6 +28,8 @@ from megatron_seirenes.errors import DataError
 # What vLLM's attention accepts on a CPU; its CUDA back ends accept these too.
 HEAD_DIMS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
+NO_EXPERT_PARALLEL = "vLLM 0.32's expert kernels for CPUs take no expert map"
+
 
 def cross_field_faults(config: Config) -> list[Fault]:
     """Every breach of a rule that spans keys."""
@@ -83,6 +85,8 @@ def training_faults(config: Config, *, cuda: bool | None = None, world_size: int
         )
     if config.precision.fp8 is not None and cuda is False:
         faults.append(Fault("precision.fp8", f"{config.precision.fp8} needs a CUDA device, and this machine has none"))
+    if config.rollout.expert_parallel and cuda is False:
+        faults.append(Fault("rollout.expert_parallel", f"true needs a CUDA device: {NO_EXPERT_PARALLEL}"))
     if world_size is not None:
         faults += layout_fits(config, world_size)
         faults += layout_is_shown(config)
@@ -168,6 +172,8 @@ def experts_divide(config: Config, shape: Shape | None) -> Iterator[Fault]:
     if shape.experts == 0:
         if parallel.expert > 1:
             yield Fault("parallel.expert", f"{parallel.expert} needs a mixture of experts: this model is dense", MODEL)
+        if config.rollout.expert_parallel:
+            yield Fault("rollout.expert_parallel", "true needs a mixture of experts: this model is dense", MODEL)
         return
     if shape.experts % parallel.expert:
         yield Fault(

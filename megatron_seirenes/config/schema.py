@@ -111,6 +111,8 @@ class RolloutSection(Section):
     kv_cache_bytes: PositiveInt | None = None
     prefix_caching: bool = True
     cuda_graphs: bool = True
+    expert_parallel: bool = False
+    sync_bucket_bytes: PositiveInt = 512 * 2**20
     behaviour_logprobs: Literal["actor", "engine"] = "actor"
 
 
@@ -238,6 +240,7 @@ class ObserveSection(Section):
     timeline: bool = True
     tensorboard: bool = True
     wandb: bool = False
+    verify_sync: Literal["never", "first", "every"] = "first"
 
 
 class WarmupPhase(Section):

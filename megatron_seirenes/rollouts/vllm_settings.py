@@ -1,7 +1,7 @@
 """From our configuration to vLLM's engine arguments: a pure function, so that it can be read and tested without vLLM.
 
 Only names that vLLM 0.32's `EngineArgs` and `SamplingParams` know occur here. Refused: a sequence that does not fit the
-model's context.
+model's context, and expert parallelism on a CPU.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_seirenes.architecture import Architecture
+from megatron_seirenes.config.rules import NO_EXPERT_PARALLEL
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.errors import UsageError
 from megatron_seirenes.records import Sampling
@@ -68,6 +69,7 @@ def _on_cuda(config: Config) -> dict[str, Any]:
         "kv_cache_memory_bytes": config.rollout.kv_cache_bytes,
         "max_num_batched_tokens": config.rollout.max_batched_tokens,
         "enforce_eager": not config.rollout.cuda_graphs,
+        "enable_expert_parallel": config.rollout.expert_parallel,
         "enable_sleep_mode": True,
     }
 
@@ -76,6 +78,8 @@ def _on_cpu(config: Config, architecture: Architecture, max_length: int) -> dict
     """No prompt is cut in chunks: vLLM 0.32 fails on a CPU when a request with a seed of its own is prefilled in parts
     ("CPU Generator does not use offset"). So a step must have room for the longest sequence."""
     rollout = config.rollout
+    if rollout.expert_parallel:
+        raise UsageError(f"rollout.expert_parallel is true, and this engine runs on a CPU: {NO_EXPERT_PARALLEL}")
     if rollout.max_batched_tokens is not None and rollout.max_batched_tokens < max_length:
         raise UsageError(
             f"rollout.max_batched_tokens is {rollout.max_batched_tokens}; on a CPU it must hold a whole sequence, "

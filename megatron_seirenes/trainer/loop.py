@@ -241,7 +241,7 @@ class Trainer:
         with self._timed("sync"):
             engine.wake()
             if not self._synced or engine.policy_version != version:
-                engine.load_weights(self.parts.policy_tensors(), version)
+                self.parts.sync(engine, version)
             self._synced = True
 
     # -- the end of a step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +15,6 @@ from megatron_seirenes.trainer.ranks import ALONE, Ranks
 from megatron_seirenes.trainer.sharing import Cost
 
 if TYPE_CHECKING:
-    import torch
-
     from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.rollouts.engine import Engine
 
@@ -33,7 +31,7 @@ Evaluate = Callable[[int], Mapping[str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the loop joins. `policy_tensors` streams the actor's weights under their Hugging Face names (collective);
+    """What the loop joins. `sync` moves the actor's weights into an engine, as a version of the policy (collective);
     `cost` is what training on a sequence of so many tokens costs, for balancing ranks."""
 
     game: Game
@@ -43,7 +41,7 @@ class Parts:
     actor: Actor
     engine: Engine
     losses: Mapping[str, TokenLoss]
-    policy_tensors: Callable[[], Iterable[tuple[str, torch.Tensor]]]
+    sync: Callable[[Engine, int], None]
     evaluate: Evaluate | None = None
     ranks: Ranks = ALONE
     cost: Cost = float

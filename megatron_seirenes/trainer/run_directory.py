@@ -1,8 +1,8 @@
 """The run directory: where everything a run leaves behind lies, and how it is cut back when a run goes on.
 
 Layout (docs/operations.md): config.yaml, metrics.jsonl, rollouts/, snapshots/, timeline.json, tensorboard/, logs/,
-evaluation/, policy/ (the trained policy as a Hugging Face folder), report.html. Only rank 0 writes shared files; every
-rank may read.
+evaluation/, policy/ (the trained policy as a Hugging Face folder), report.html, and
+.synced/ while a sync is verified. Only rank 0 writes shared files; every rank may read.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class RunDirectory:
         self.evaluation = path / "evaluation"
         self.logs = path / "logs"
         self.policy = path / "policy"
+        self.synced = path / ".synced"
         self.stopped_marker = path / "STOPPED"
         self.heartbeat = path / "heartbeat.json"
 

@@ -67,8 +67,10 @@ from megatron_seirenes.trainer.watch import Watch, watch_of
 from megatron_seirenes.verifier.protocol import Judge
 
 if TYPE_CHECKING:
+    from megatron_seirenes.actor.actor import Actor
     from megatron_seirenes.actor.forward import MicroBatchSpan
     from megatron_seirenes.device.distributed import World
+    from megatron_seirenes.trainer.weight_sync import WeightSync
 
 
 def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) -> None:
@@ -100,7 +102,8 @@ def train(config: Config, resume: str = "auto", accept: Collection[str] = ()) ->
         stack.enter_context(watch)
         heartbeat = None if ranks.rank else directory.heartbeat
         health = Health(heartbeat, directory.logs, ranks.rank, config.faults.hung_minutes, watch.event)
-        parts = _build(config, directory, game, roles, problems, assets, watch, stop, health, world, ranks, stack)
+        new = resumed is None
+        parts = _build(config, directory, game, roles, problems, assets, watch, stop, health, world, ranks, new, stack)
         trainer = Trainer(config, parts, directory, watch, stop, fingerprint, health)
         if resumed is not None:
             _go_on(trainer, resumed)
@@ -142,10 +145,9 @@ def _build(
     health: Health,
     world: World,
     ranks: Ranks,
+    fresh: bool,
     stack: ExitStack,
 ) -> Parts:
-    from megatron_seirenes.bridge.gather import hf_tensors
-
     def micro_batch_ran(span: MicroBatchSpan) -> None:
         health.beat()
         watch.micro_batch_span(span)
@@ -166,10 +168,30 @@ def _build(
         actor=actor,
         engine=engine,
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
-        policy_tensors=lambda: hf_tensors(actor.modules, assets.architecture),
+        sync=_sync(config, directory, actor, assets, ranks, fresh),
         evaluate=_evaluation(config, roles, engine, judge, assets, directory, stop, health, ranks),
         ranks=ranks,
         cost=sequence_cost(assets.architecture),
+    )
+
+
+def _sync(
+    config: Config, directory: RunDirectory, actor: Actor, assets: PolicyAssets, ranks: Ranks, fresh: bool
+) -> WeightSync:
+    """`fresh`: the run begins, with the weights of the policy's folder."""
+    from megatron_seirenes.bridge.plan import plan_of
+    from megatron_seirenes.trainer.weight_sync import WeightSync
+
+    return WeightSync(
+        actor.modules,
+        assets.architecture,
+        plan_of(config, assets.architecture, ranks.places.size),
+        ranks,
+        folder=assets.folder,
+        fresh=fresh,
+        dtype=config.model.dtype,
+        scratch=directory.synced,
+        verify=config.observe.verify_sync,
     )
 
 

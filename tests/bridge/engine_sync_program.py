@@ -1,7 +1,8 @@
-"""Run by test_engine_sync.py under torchrun on two ranks: real Megatron modules into a real vLLM engine, by the plan.
+"""Run by test_engine_sync.py under torchrun on two ranks: real Megatron modules into real vLLM engines, by the plan.
 
-What an engine's rank does not need arrives as NaN: an engine that read any of it would answer NaN. After each sync the
-engine's log-probabilities of what it drew are compared with Hugging Face's of the synced weights.
+Arguments: a folder to work in, and a layout of test_engine_sync.LAYOUTS as JSON. What an engine's rank does not need
+arrives as NaN: an engine that read any of it would answer NaN. After each sync the engine's log-probabilities of what
+it drew are compared with Hugging Face's of the synced weights.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,17 +24,12 @@ from megatron_seirenes.bridge.plan_layouts import EngineLayout, TrainingLayout
 from megatron_seirenes.bridge.sync_digest import differing, folder_digests, watched
 from megatron_seirenes.bridge.transport import Transport
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.device.distributed import start_distributed, stop_distributed
+from megatron_seirenes.device.distributed import World, start_distributed, stop_distributed
 from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
 
-DENSE = {"tensor": 2, "sequence_parallel": True}
-PARALLEL = {"tied": DENSE, "moe": DENSE | {"expert": 2, "expert_tensor": 1}}
-ENGINES = {"tied": (2,), "moe": (1, 2)}
+BUCKET_BYTES = 100_000
+ENGINE_TENSOR = (1, 2)
 WORLD = 2
-
-
-def config_of(kind: str) -> Config:
-    return Config.model_validate({"model": {"dtype": "float32"}, "parallel": PARALLEL[kind]})
 
 
 def worst_difference(engine: VLLMEngine, folder: Path, rows: int) -> float:
@@ -51,13 +48,50 @@ def worst_difference(engine: VLLMEngine, folder: Path, rows: int) -> float:
     )
 
 
-def main(root: Path) -> None:
-    world = start_distributed(config_of("moe").parallel)
+def synced(kind: str, tensor: int, folders: list[Path], modules, config: Config, world: World) -> dict[str, Any]:
+    """Starts an engine on the weights of the first folder, syncs those of the second, and says how it went."""
+    architecture = read_architecture(folders[1])
+    plan = plan_sync(
+        architecture,
+        TrainingLayout.of(config.parallel, WORLD),
+        EngineLayout(WORLD, tensor),
+        itemsize=4,
+        bucket_bytes=BUCKET_BYTES,
+    )
+    engine = VLLMEngine(
+        folders[0],
+        engine_config(tensor=tensor),
+        architecture=architecture,
+        stop_ids=(),
+        sampled_vocabulary=None,
+        backend=world.backend,
+    )
+    transport = Transport(modules, architecture, plan, blank=float("nan"))
+    digests: dict[str, str] = {}
+    needed = plan.needed(world.rank)
+    engine.load_weights(watched(transport.tensors(), needed, digests), 1)
+    seen = {
+        "kind": kind,
+        "tensor": tensor,
+        "wrong": differing(digests, folder_digests(folders[1], needed, torch.float32)),
+        "worst": worst_difference(engine, folders[1], architecture.vocabulary),
+        "old": worst_difference(engine, folders[0], architecture.vocabulary),
+        "planned": plan.total,
+        "received": transport.traffic.received,
+        "buckets": transport.traffic.buckets,
+        "buffers": transport.traffic.largest_buffers / BUCKET_BYTES,
+    }
+    engine.close()
+    return seen
+
+
+def main(root: Path, parallel: dict[str, Any], kinds: list[str]) -> None:
+    config = Config.model_validate({"model": {"dtype": "float32"}, "parallel": parallel})
+    world = start_distributed(config.parallel)
     seen = []
-    for kind, tensors in ENGINES.items():
-        config = config_of(kind)
+    for kind in kinds:
         folders = [root / f"{kind}{seed}" for seed in (0, 1)]
-        if dist.get_rank() == 0:
+        if world.rank == 0:
             for seed, folder in enumerate(folders):
                 saved(kind, seed, folder)
         dist.barrier()
@@ -65,40 +99,14 @@ def main(root: Path) -> None:
         with world.backend.actor_scope():
             modules = build_modules(architecture, transformer_config(architecture, config, world.backend))
             load_hf_folder(modules, architecture, folders[1])
-        for tensor in tensors:
-            plan = plan_sync(
-                architecture,
-                TrainingLayout.of(config.parallel, WORLD),
-                EngineLayout(WORLD, tensor),
-                itemsize=4,
-                bucket_bytes=100_000,
-            )
-            engine = VLLMEngine(
-                folders[0],
-                engine_config(tensor=tensor),
-                architecture=architecture,
-                stop_ids=(),
-                sampled_vocabulary=None,
-                backend=world.backend,
-            )
-            transport = Transport(modules, architecture, plan, blank=float("nan"))
-            digests: dict[str, str] = {}
-            needed = plan.needed(world.rank)
-            engine.load_weights(watched(transport.tensors(), needed, digests), 1)
-            wrong = differing(digests, folder_digests(folders[1], needed, torch.float32))
-            worst = worst_difference(engine, folders[1], architecture.vocabulary)
-            old = worst_difference(engine, folders[0], architecture.vocabulary)
-            engine.close()
-            seen.append(
-                {"kind": kind, "tensor": tensor, "worst": worst, "old": old, "wrong": wrong, "bytes": plan.total}
-            )
-    everyone: list[list[dict]] = [[] for _ in range(WORLD)]
+        seen += [synced(kind, tensor, folders, modules, config, world) for tensor in ENGINE_TENSOR]
+    everyone: list[list[dict[str, Any]]] = [[] for _ in range(WORLD)]
     dist.all_gather_object(everyone, seen)
-    if dist.get_rank() == 0:
-        (root / "seen.json").write_text(json.dumps([one for rank in everyone for one in rank]), encoding="utf-8")
+    if world.rank == 0:
+        (root / "seen.json").write_text(json.dumps(everyone), encoding="utf-8")
     dist.barrier()
     stop_distributed()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), **json.loads(sys.argv[2]))

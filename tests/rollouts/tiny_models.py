@@ -28,13 +28,13 @@ EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 
 def hf_model(kind: str, seed: int) -> torch.nn.Module:
-    """A float32 model with random weights: `tied` is dense with tied embeddings, `moe` a mixture of experts."""
+    """A float32 model with random weights: dense with `tied` or `untied` embeddings, or `moe`, a mixture of experts."""
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if kind == "tied":
-            return Qwen3ForCausalLM(Qwen3Config(**SHAPE, tie_word_embeddings=True)).eval()
+        if kind in ("tied", "untied"):
+            return Qwen3ForCausalLM(Qwen3Config(**SHAPE, tie_word_embeddings=kind == "tied")).eval()
         return Qwen3MoeForCausalLM(Qwen3MoeConfig(**SHAPE, **EXPERTS, tie_word_embeddings=False)).eval()
 
 

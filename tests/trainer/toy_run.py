@@ -194,7 +194,9 @@ def toy_trainer(
         actor=actor,
         engine=engine,
         losses={stream.name: build_loss(stream, config.objective) for stream in game.streams},
-        policy_tensors=lambda: [("weight", torch.tensor(actor.weight, dtype=torch.float64))],
+        sync=lambda engine, version: engine.load_weights(
+            [("weight", torch.tensor(actor.weight, dtype=torch.float64))], version
+        ),
         ranks=ranks,
     )
     health = Health(None, directory.logs, 0, None, print)
