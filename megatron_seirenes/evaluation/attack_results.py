@@ -11,7 +11,7 @@ from typing import Any
 
 from megatron_seirenes.evaluation.results import BenchmarkResult
 from megatron_seirenes.evaluation.statistics import Estimate, paired_difference
-from megatron_seirenes.evaluation.tables import markdown_table, percent, points_interval
+from megatron_seirenes.evaluation.tables import markdown_table, percent, points, points_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def attack_markdown(results: Sequence[AttackResult], spent: float | None) -> str
     rows = [
         ["clean, %", *(percent(result.clean) for result in results), percent(clean)],
         ["hinted, %", *(percent(result.hinted) for result in results), percent(hinted)],
-        ["Δ, points", *(points_interval(result.change) for result in results), f"{100 * change:+.1f}"],
+        ["Δ, points", *(points_interval(result.change) for result in results), points(change)],
         ["questions", *(_questions(result) for result in results), ""],
     ]
     table = markdown_table([f"avg@{samples}", *(result.benchmark for result in results), "Overall"], rows)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from statistics import fmean
 
@@ -51,9 +52,23 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def decimals(value: float, places: int = 1, sign: str = "-") -> str:
+    """A number with so many decimals; with `sign` "+" always signed. An exact half goes to the even digit.
+
+    The mean of two percentages often is one (85.45). Binary fractions lie on either side of it by chance; the paper's
+    tables have the even digit.
+    """
+    return f"{Decimal(repr(round(value, places + 8))):{sign}.{places}f}"
+
+
 def percent(value: float) -> str:
     """A fraction in percent with one decimal, as the paper prints it."""
-    return f"{100 * value:.1f}"
+    return decimals(100 * value)
+
+
+def points(value: float, places: int = 1) -> str:
+    """A difference of fractions in points, always signed."""
+    return decimals(100 * value, places, "+")
 
 
 def percent_interval(estimate: Estimate) -> str:
@@ -63,7 +78,7 @@ def percent_interval(estimate: Estimate) -> str:
 
 def points_interval(estimate: Estimate) -> str:
     """A difference in points with its interval."""
-    return f"{100 * estimate.mean:+.1f} ({100 * estimate.low:+.1f} to {100 * estimate.high:+.1f})"
+    return f"{points(estimate.mean)} ({points(estimate.low)} to {points(estimate.high)})"
 
 
 def _benchmark_table(results: Results) -> str:
@@ -96,5 +111,5 @@ def _robustness_table(results: Results) -> str:
         [pair.name, str(pair.questions), percent(pair.clean), percent(pair.perturbed), points_interval(pair.difference)]
         for pair in pairs
     ]
-    rows.append(["Avg", "", "", "", f"{100 * fmean(pair.difference.mean for pair in pairs):+.2f}"])
+    rows.append(["Avg", "", "", "", points(fmean(pair.difference.mean for pair in pairs), 2)])
     return markdown_table(["robustness", "questions", "clean, %", "perturbed, %", "degradation, points"], rows)

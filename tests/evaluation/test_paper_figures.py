@@ -1,12 +1,14 @@
 """The paper's own figures recomputed where its text gives the inputs: equal to the printed decimals.
 
-The inputs are printed with one or two decimals, so a figure made of k of them may differ from the printed one by half a
-unit in the last place plus what rounding the inputs can do; only averages that end in an exact half do.
+The inputs are printed with one or two decimals, and every figure that the paper makes of printed ones is equal to its
+last decimal: 16 averages and 13 gains of Table 1, 10 averages of Table 2, shares of Tables 3 and 4, 14 changes and 6
+overall figures of Table 5. What rounding hides is said where it shows.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -14,12 +16,12 @@ from statistics import fmean
 import pytest
 
 from megatron_seirenes.config.loading import load_config
-from megatron_seirenes.evaluation.attack_results import AttackResult, overall
+from megatron_seirenes.evaluation.attack_results import AttackResult, attack_markdown, overall
 from megatron_seirenes.evaluation.attack_strength import read_attack_statistics
 from megatron_seirenes.evaluation.audit_results import audit_markdown, audit_row, strength_markdown
-from megatron_seirenes.evaluation.results import BenchmarkResult, degradation_of, suite_of
+from megatron_seirenes.evaluation.results import BenchmarkResult, Degradation, Results, degradation_of, suite_of
 from megatron_seirenes.evaluation.statistics import Estimate
-from megatron_seirenes.evaluation.tables import percent
+from megatron_seirenes.evaluation.tables import decimals, percent, points, results_markdown
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -58,14 +60,21 @@ def test_table_1_averages(model):
     assert percent(suite.average.mean) == average
 
 
+# Gains whose last digit is one less when the averages are not rounded first: 4.84, 4.24 and 3.34.
+GAINS_OF_ROUNDED_AVERAGES = {"LUFFY", "DAPO 4B", "DAPO 30B"}
+
+
 def test_table_1_gains():
-    base = 0.0
-    for values, average, gain in TABLE_1.values():
+    """The paper subtracts printed averages: so all 13 gains are equal; from unrounded averages, all but three."""
+    others = set()
+    for model, (values, average, gain) in TABLE_1.items():
         if gain is None:
-            base = float(average)
-        else:
-            assert f"{float(average) - base:+.1f}" == gain
-            assert values
+            first, first_values = average, values
+            continue
+        assert points((float(average) - float(first)) / 100) == gain, model
+        if points((fmean(values) - fmean(first_values)) / 100) != gain:
+            others.add(model)
+    assert others == GAINS_OF_ROUNDED_AVERAGES
 
 
 # Math-P-Hard, Math-P-Simple, Avg; GSMIR, MMLU-P, OBook-P, Avg
@@ -80,11 +89,14 @@ TABLE_2 = {
 
 @pytest.mark.parametrize("model", TABLE_2)
 def test_table_2_averages(model):
-    """Averages of two printed values can end in an exact half, which the paper rounds to either side of."""
+    """Two averages end in an exact half, 85.45 and 88.25: the paper prints the even digit, and so do our tables."""
     hard, simple, accuracy, *losses, average = TABLE_2[model]
     suite = suite_of("perturbed", [result("h", hard / 100), result("s", simple / 100)], seed=0)
-    assert 100 * suite.average.mean == pytest.approx(float(accuracy), abs=0.05 + 1e-9)
-    assert f"{fmean(losses):.2f}" == average
+    nothing = Estimate(0.0, 0.0, 0.0)
+    pairs = tuple(Degradation(f"p{n}", 0.0, 0.0, 1, replace(nothing, mean=loss / 100)) for n, loss in enumerate(losses))
+    table = results_markdown(Results({}, (suite,), pairs))
+    assert f"| {percent(hard / 100)} | {percent(simple / 100)} | {accuracy} (" in table
+    assert f"| Avg |  |  |  | +{average} |" in table
 
 
 def test_degradation_is_clean_minus_perturbed_in_points():
@@ -129,16 +141,18 @@ def test_table_4_shares_are_counts_of_206_steps(tmp_path, tail, early, late, tot
     assert f"| {' | '.join(printed)} |" in strength_markdown(strength)
 
 
-# Clean and hinted: AIME24, AIME25, AIME26, IMO-Bench, Math-P-Hard, MINERVA, Olympiad; printed overall
+# Clean, hinted and their difference: AIME24, AIME25, AIME26, IMO-Bench, Math-P-Hard, MINERVA, Olympiad; printed overall
 TABLE_5 = {
     "GPT-5.1": (
         [43.3, 36.7, 43.3, 15.3, 65.2, 21.3, 52.2],
         [36.7, 30.0, 40.0, 13.3, 60.6, 19.9, 49.2],
+        ["-6.6", "-6.7", "-3.3", "-2.0", "-4.6", "-1.4", "-3.0"],
         ["39.6", "35.7", "-3.9"],
     ),
     "Gemini 3 Flash": (
         [90.0, 90.0, 93.3, 67.2, 82.6, 43.8, 81.8],
         [84.4, 86.7, 83.3, 54.3, 80.0, 42.2, 81.2],
+        ["-5.6", "-3.3", "-10.0", "-12.9", "-2.6", "-1.6", "-0.6"],
         ["78.4", "73.2", "-5.2"],
     ),
 }
@@ -146,11 +160,14 @@ TABLE_5 = {
 
 @pytest.mark.parametrize("model", TABLE_5)
 def test_table_5_overall(model):
-    clean, hinted, printed = TABLE_5[model]
+    clean, hinted, changes, printed = TABLE_5[model]
     nothing = Estimate(0.0, 0.0, 0.0)
     results = [AttackResult("b", 3, 30, 0, c / 100, h / 100, nothing) for c, h in zip(clean, hinted, strict=True)]
     before, after, change = overall(results)
-    assert [percent(before), percent(after), f"{100 * change:+.1f}"] == printed
+    assert [percent(before), percent(after), points(change)] == printed
+    table = attack_markdown(results, None)
+    assert table.splitlines()[0].endswith("| Overall |") and f"| {printed[2]} |" in table
+    assert [points((h - c) / 100) for c, h in zip(clean, hinted, strict=True)] == changes
 
 
 def test_the_suite_and_its_numbers_of_samples_are_the_papers():
@@ -168,3 +185,13 @@ def test_the_suite_and_its_numbers_of_samples_are_the_papers():
         "hmmt26": 32,
     }
     assert load_config(REPOSITORY / "yaml_configs" / "attack.yaml").evaluation.attack.samples == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"), [(85.45, "85.4"), (88.25, "88.2"), (0.35, "0.4"), (100 * 0.8545, "85.4")]
+)
+def test_an_exact_half_goes_to_the_even_digit(value, printed):
+    """However the binary fraction lies: f"{85.45:.1f}" is 85.5."""
+    assert decimals(value) == printed
+    assert decimals(-value, sign="+") == f"-{printed}"
+    assert decimals(value + 1e-6) == f"{value + 1e-6:.1f}"
