@@ -21,6 +21,7 @@ read_arguments() {
         say "usage: ${0##*/} [--dry-run] [section.key=value ...]"
         exit 0
         ;;
+      run.dir=*) RUN_DIR=${argument#run.dir=} ;; # where STOPPED is looked for, too
       *=*) USER_OVERRIDES+=("$argument") ;;
       *)
         say "${0##*/}: '$argument' is neither --dry-run nor section.key=value"

@@ -12,10 +12,9 @@ import torch.distributed as dist
 
 from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.bridge.gather import hf_tensors
-from megatron_seirenes.bridge.hf_folder_writer import TOKENIZER_FILES, carried_files, torch_dtype, write_hf_folder
+from megatron_seirenes.bridge.hf_folder_writer import CARRIED_FILES, carried_files, torch_dtype, write_hf_folder
 from megatron_seirenes.errors import DataError
 
-CARRIED_FILES = (*TOKENIZER_FILES, "generation_config.json", "LICENSE", "NOTICE")
 # What a source's config.json says about files or number formats that an export does not have.
 DROPPED_CONFIG_KEYS = ("auto_map", "quantization_config", "torch_dtype")
 

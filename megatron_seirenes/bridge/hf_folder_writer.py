@@ -34,6 +34,8 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
+CARRIED_FILES = (*TOKENIZER_FILES, "generation_config.json", "LICENSE", "NOTICE")
+"""What goes along with weights from one folder into another, where it is there."""
 
 
 def torch_dtype(name: str) -> torch.dtype:

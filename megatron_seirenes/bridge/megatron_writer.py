@@ -29,9 +29,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 
 from megatron_seirenes.architecture import Architecture, read_architecture
-from megatron_seirenes.bridge.export import CARRIED_FILES
 from megatron_seirenes.bridge.hf_folder import HfFolder
-from megatron_seirenes.bridge.hf_folder_writer import _flush, carried_files
+from megatron_seirenes.bridge.hf_folder_writer import CARRIED_FILES, _flush, carried_files
 from megatron_seirenes.bridge.layout import Parameter, Shard
 from megatron_seirenes.bridge.megatron_format import Chunk, Stored, chunks_of, extra_states, stored_as
 from megatron_seirenes.bridge.plan_layouts import TrainingLayout

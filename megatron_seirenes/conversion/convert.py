@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 
 from megatron_seirenes.architecture import read_architecture
-from megatron_seirenes.bridge.export import CARRIED_FILES
-from megatron_seirenes.bridge.hf_folder_writer import MAX_SHARD_BYTES, carried_files, write_hf_folder
+from megatron_seirenes.bridge.hf_folder_writer import CARRIED_FILES, MAX_SHARD_BYTES, carried_files, write_hf_folder
 from megatron_seirenes.bridge.megatron_reader import MegatronCheckpoint
 from megatron_seirenes.bridge.megatron_writer import HF_PART, Progress, write_megatron_checkpoint
 from megatron_seirenes.bridge.plan_layouts import TrainingLayout

@@ -269,6 +269,17 @@ def test_under_torchrun_a_saved_stop_ends_with_75_and_the_next_start_goes_on(tmp
     assert not (node.run_dir / "STOPPED").exists()
 
 
+def test_the_marker_is_looked_for_where_the_command_puts_the_run(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.run_dir = tmp_path / "elsewhere"
+    job = node.start(f"run.dir={node.run_dir}")
+    node.wait_until_ready()
+    job.send_signal(signal.SIGTERM)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 75 and "stopped with everything saved" in said, said
+    assert (node.run_dir / "STOPPED").exists() and not (tmp_path / "run").exists()
+
+
 def test_under_torchrun_a_failure_keeps_its_code(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run_dir.mkdir()
