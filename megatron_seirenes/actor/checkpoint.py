@@ -1,13 +1,16 @@
 """Saves and loads model, optimizer and step count by Megatron-Core's distributed checkpointing.
 
-Loading in the layout that saved gives back the same bits. Four faults of the upstream code are mended here; where that
-takes a patch, it lasts for a `with` block and the version is checked first:
+Loading in the layout that saved gives back the same bits, and any other layout takes them over, however many optimizers
+Megatron-Core makes of it (experts that are spread over ranks have one of their own). For that only tensors are saved of
+the optimizer: hyper-parameters come from the configuration, and every step of AdamW counts in `updates`.
+
+Three faults of the upstream code are mended here; where that takes a patch, it lasts for a `with` block and the version
+is checked first:
 
 * `DistributedOptimizer._set_main_param_and_optimizer_states` wants a `step` beside every loaded state of torch's AdamW,
   which the `fully_reshardable` format does not carry (KeyError);
 * `DistributedOptimizer.load_state_dict` gives all parameters one `step` tensor, to which torch's AdamW adds once a
   parameter: training goes on silently wrong;
-* a step of 0 is taken for none and not saved, and torch's AdamW cannot load a state without one (KeyError);
 * saving starts a manager process for a queue that only this process uses, and the process imports the main script anew.
 
 Refuses a folder that holds no complete checkpoint, and a Megatron-Core that the mends were not written for.
@@ -21,7 +24,7 @@ import importlib.metadata
 import pickle
 import queue
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ import torch
 import torch.distributed as dist
 from megatron.core import dist_checkpointing, parallel_state
 from megatron.core.dist_checkpointing.core import CheckpointingException
+from megatron.core.dist_checkpointing.mapping import LocalNonpersistentObject, ShardedBase
 from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.transformer.module import MegatronModule
@@ -51,9 +55,11 @@ def save_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: 
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
     dist.barrier()
+    models, sharded = _sharded(modules, optimizer, is_loading=False)
+    state = {**models, "optimizer": _tensors(sharded), "updates": optimizer.updates}
     try:
         with _writing_in_this_process():
-            dist_checkpointing.save(_state(modules, optimizer, is_loading=False), str(folder))
+            dist_checkpointing.save(state, str(folder))
     except CheckpointException as error:  # a BaseException, which names the class of the fault at the most
         reason = str(error).strip().splitlines()[-1]
         free = shutil.disk_usage(folder).free
@@ -65,25 +71,32 @@ def load_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: 
 
     Raises DataError when the folder holds no complete checkpoint of this shape.
     """
+    models, sharded = _sharded(modules, optimizer, is_loading=True)
+    wanted = {**models, "optimizer": _tensors(sharded), "updates": 0}
     try:
-        state = dist_checkpointing.load(_state(modules, optimizer, is_loading=True), str(folder))
+        state = dist_checkpointing.load(wanted, str(folder))
     except (CheckpointingException, CheckpointException, *_UNREADABLE) as error:
         reason = (str(error).strip() or repr(error)).splitlines()[-1]
         raise DataError(f"{folder}: cannot be loaded as a checkpoint of this actor: {reason}") from error
     for name, module in zip(_model_names(modules), modules, strict=True):
         module.load_state_dict(state[name])
-    _restore_step_zero(state["optimizer"])
-    with _step_beside_loaded_state():
-        optimizer.megatron.load_state_dict(state["optimizer"])
-    _own_steps(optimizer)
     optimizer.updates = state["updates"]
+    whole = _filled(sharded, state["optimizer"])
+    _write_step(whole, optimizer.updates, torch_adam=bool(_torch_optimizers(optimizer)))
+    with _step_beside_loaded_state():
+        optimizer.megatron.load_state_dict(whole)
+    _own_steps(optimizer)
 
 
-def _state(modules: Sequence[MegatronModule], optimizer: ActorOptimizer, is_loading: bool) -> dict[str, Any]:
+def _sharded(
+    modules: Sequence[MegatronModule], optimizer: ActorOptimizer, is_loading: bool
+) -> tuple[dict[str, Any], dict[Any, Any]]:
+    """Megatron-Core's descriptions of the models, by name, and of the optimizer."""
     for inner in _torch_optimizers(optimizer):
         _create_adam_state(inner)
     metadata = {
         "distrib_optim_sharding_type": "fully_reshardable",
+        "chained_optim_avoid_prefix": True,  # experts have an optimizer of their own in some layouts, and in others not
         "dp_cp_group": parallel_state.get_data_parallel_group(with_context_parallel=True),
     }
     models = {
@@ -91,8 +104,37 @@ def _state(modules: Sequence[MegatronModule], optimizer: ActorOptimizer, is_load
         for name, module in zip(_model_names(modules), modules, strict=True)
     }
     whole = models["model"] if len(models) == 1 else models
-    sharded = optimizer.megatron.sharded_state_dict(whole, is_loading=is_loading, metadata=metadata)
-    return {**models, "optimizer": sharded, "updates": optimizer.updates}
+    return models, optimizer.megatron.sharded_state_dict(whole, is_loading=is_loading, metadata=metadata)
+
+
+def _tensors(state: Any) -> Any:
+    """What of a state is stored as tensors, in nested dicts: a list becomes a dict by position. Empty: None."""
+    if isinstance(state, LocalNonpersistentObject):
+        return None
+    if isinstance(state, ShardedBase):
+        return state
+    found = {key: tensors for key, part in _parts(state) if (tensors := _tensors(part)) is not None}
+    return found or None
+
+
+def _filled(state: Any, tensors: Any) -> Any:
+    """`state` with `tensors` in the places where `_tensors` found them, and everything else as it is."""
+    if isinstance(state, LocalNonpersistentObject):
+        return state.unwrap()
+    if isinstance(state, ShardedBase):
+        return tensors
+    given = tensors or {}
+    if isinstance(state, dict):
+        return {key: _filled(part, given.get(key)) for key, part in state.items()}
+    if isinstance(state, list):
+        return [_filled(part, given.get(index)) for index, part in enumerate(state)]
+    return state
+
+
+def _parts(state: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(state, dict):
+        return state.items()
+    return enumerate(state) if isinstance(state, list) else ()
 
 
 def _model_names(modules: Sequence[MegatronModule]) -> list[str]:
@@ -116,15 +158,21 @@ def _create_adam_state(inner: torch.optim.Optimizer) -> None:
             }
 
 
-def _restore_step_zero(state: Any) -> None:
-    """Puts back the common step of AdamW states that were saved before the first step."""
+def _write_step(state: Any, step: int, torch_adam: bool) -> None:
+    """Writes the number of steps taken where optimizers look for it.
+
+    Transformer Engine's AdamW keeps it in its parameter groups, as does a distributed optimizer between saving and
+    loading; torch's has one a parameter, which Megatron-Core makes of `common_step`.
+    """
     if not isinstance(state, dict):
         return
-    if "param_groups" in state and "state" in state:
-        state["state"].setdefault("common_step", torch.tensor(0.0))
-        return
+    for group in state.get("param_groups", ()):
+        if "step" in group or not torch_adam:
+            group["step"] = step
+    if torch_adam and "param_groups" in state and "state" in state:
+        state["state"]["common_step"] = torch.tensor(float(step))
     for part in state.values():
-        _restore_step_zero(part)
+        _write_step(part, step, torch_adam)
 
 
 def _own_steps(optimizer: ActorOptimizer) -> None:

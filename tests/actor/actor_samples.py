@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from megatron_seirenes.actor.sequences import TrainingSequence
 from megatron_seirenes.objectives.token_loss import LossSum, TokenBatch
 
@@ -16,6 +18,12 @@ def training_sequences() -> list[TrainingSequence]:
         TrainingSequence(prompt, response, (0.0,) * len(response), 0.0, weight)
         for prompt, response, weight in zip(PROMPTS, RESPONSES, WEIGHTS, strict=True)
     ]
+
+
+def averaged_sequences() -> list[TrainingSequence]:
+    """The same with weights that make the loss an average over all response tokens."""
+    tokens = sum(map(len, RESPONSES))
+    return [replace(sequence, weight=sequence.weight / tokens) for sequence in training_sequences()]
 
 
 def weighted_likelihood(batch: TokenBatch) -> LossSum:

@@ -1,64 +1,188 @@
-"""Run by test_layouts_of_the_actor.py under torchrun: actors in many layouts; rank 0 writes what they computed."""
+"""Run by layout_table.py under torchrun: actors in many layouts, each compared with the single-process reference.
+
+Every rank compares what it computed; the largest difference over all ranks is what counts. Rank 0 writes it.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import os
+import socket
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from actor_samples import training_sequences, weighted_likelihood
+from actor_samples import averaged_sequences, weighted_likelihood
+from layout_cases import UNMARKED_NORMS, WRONG_WEIGHT, Case
+from megatron.core import parallel_state
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from megatron.core.tensor_parallel.mappings import (
+    gather_from_sequence_parallel_region,
+    gather_from_tensor_model_parallel_region,
+)
+from torch import Tensor
 
 from megatron_seirenes.actor.actor import Actor
+from megatron_seirenes.actor.batch import MicroBatch, make_micro_batches
+from megatron_seirenes.actor.context import ContextShare
 from megatron_seirenes.architecture import read_architecture
 from megatron_seirenes.bridge.gather import hf_tensors
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.device.distributed import start_distributed, stop_distributed
+from megatron_seirenes.device.distributed import World, start_distributed, stop_distributed
+
+BUDGET = 14
+CLIP = 0.1
 
 
-def computed(folder: Path, parallel: dict, budget: int) -> dict[str, object]:
-    """Scores, the report of an update, and the weights after it."""
-    config = Config.model_validate(
+def configuration(parallel: Mapping[str, Any]) -> Config:
+    return Config.model_validate(
         {
             "model": {"dtype": "float32"},
             "parallel": parallel,
-            "actor": {"micro_batch_tokens": budget, "logprob_chunk_tokens": 5},
-            "optimizer": {"lr": 1e-2, "epsilon": 1e-3},
+            "actor": {"micro_batch_tokens": BUDGET, "logprob_chunk_tokens": 5},
+            "optimizer": {"lr": 1e-2, "epsilon": 1e-3, "gradient_clip": CLIP},
         }
     )
-    world = start_distributed(config.parallel)
+
+
+def whole_logits(
+    *, hidden_states: Tensor, output_layer: Any, output_weight: Tensor | None, context: MicroBatch, **unused: Any
+) -> Tensor:
+    """An `output_processor`: logits of all words, float32 [targets, vocabulary], from all tensor and context ranks."""
+    if output_layer.sequence_parallel:
+        hidden_states = gather_from_sequence_parallel_region(hidden_states)
+    rows = hidden_states.squeeze(1).index_select(0, context.rows)
+    weight = output_layer.weight if output_weight is None else output_weight
+    logits = gather_from_tensor_model_parallel_region(rows @ weight.t())
+    if context.slots is None:
+        return logits
+    whole = logits.new_zeros((len(context.targets), logits.shape[1]))
+    whole[context.slots] = logits
+    dist.all_reduce(whole, group=parallel_state.get_context_parallel_group())
+    return whole
+
+
+@torch.no_grad()
+def response_logits(actor: Actor) -> dict[int, Tensor]:
+    """Logits of every sequence's response tokens by its index, on the last pipeline stage; empty on the others."""
+    sequences, parallel = averaged_sequences(), actor.config.parallel
+    alignment = parallel.tensor if parallel.sequence_parallel else 1
+    share = ContextShare(parallel_state.get_context_parallel_rank(), parallel.context)
+    batches = make_micro_batches(sequences, BUDGET, alignment, actor.backend.device, share)
+
+    def step(left: Any, model: torch.nn.Module) -> tuple[Tensor, Any]:
+        batch = next(left)
+        output = model(
+            input_ids=batch.tokens,
+            position_ids=batch.positions,
+            attention_mask=None,
+            packed_seq_params=batch.packed,
+            output_processor=whole_logits,
+            output_processor_context=batch,
+        )
+        return output, lambda result, **unused: result
+
+    with actor.backend.actor_scope():
+        outputs = get_forward_backward_func()(
+            forward_step_func=step,
+            data_iterator=[iter(batches) for _ in actor.modules],
+            model=[module.eval() for module in actor.modules],
+            num_microbatches=len(batches),
+            seq_length=max(batch.tokens.shape[1] for batch in batches),
+            micro_batch_size=1,
+            forward_only=True,
+            collect_non_loss_data=True,
+        )
+    found: dict[int, Tensor] = {}
+    for batch, output in zip(batches, outputs, strict=False):
+        lengths = [len(sequences[index].response_ids) for index in batch.members]
+        found |= zip(batch.members, output.split(lengths), strict=True)
+    return found
+
+
+def break_rank_one(actor: Actor, fault: str) -> None:
+    """Plants `fault` in this process when it is rank 1."""
+    if dist.get_rank() != 1 or not fault:
+        return
+    parameters = [parameter for module in actor.modules for parameter in module.parameters()]
+    if fault == WRONG_WEIGHT:
+        last = [parameter for parameter in parameters if parameter.dim() > 1][-1]
+        last.data[0, 0] += 1e-3
+    if fault == UNMARKED_NORMS:
+        for parameter in parameters:
+            if parameter.dim() == 1:
+                parameter.sequence_parallel = False
+
+
+def differences(case: Case, folder: Path, reference: Mapping[str, Any], world: World) -> dict[str, float]:
+    """The largest absolute difference of each kind, over all elements, on this rank."""
     architecture = read_architecture(folder)
-    actor = Actor(architecture, config, world.backend)
+    actor = Actor(architecture, configuration(case.parallel), world.backend)
     actor.load_hf(folder)
-    together = math.prod(parallel.get(name, 1) for name in ("tensor", "pipeline", "context"))
-    mine = training_sequences()[world.data_rank :: world.size // together]
-    scores = actor.logprobs(training_sequences())
-    report = actor.update(mine, weighted_likelihood)
-    weights = {name: tensor.clone() for name, tensor in hf_tensors(actor.modules, architecture)}
+    break_rank_one(actor, case.fault)
+    sequences = averaged_sequences()
+    logits, scores = response_logits(actor), actor.logprobs(sequences)
+    report = actor.update(sequences[world.data_rank :: case.data], weighted_likelihood)
+    assert report.grad_norm > CLIP, "the step must be a clipped one"
     seen = {
-        "logprobs": [list(one.logprobs) for one in scores],
-        "entropy": [list(one.entropy) for one in scores],
-        "loss": report.loss,
-        "grad_norm": report.grad_norm,
-        "tokens": report.tokens,
+        "logits": _largest((logits[index], reference["logits"][index]) for index in logits),
+        "logprobs": _largest(zip(map(_logprobs, scores), reference["logprobs"], strict=True)),
+        "loss": abs(report.loss - reference["loss"]),
+        "grad_norm": abs(report.grad_norm - reference["grad_norm"]),
+        "weights": _difference(actor, reference["weights"]),
     }
-    rank = dist.get_rank()
-    dist.barrier()
-    stop_distributed()
-    return {"seen": seen, "weights": weights, "rank": rank}
+    if not case.parallel.get("distributed_optimizer"):  # which leaves each rank the summed gradient of its part alone
+        clipped_by = CLIP / (report.grad_norm + 1e-6)
+        for parameter in (one for module in actor.modules for one in module.parameters()):
+            parameter.data.copy_(parameter.main_grad / clipped_by)
+        seen["gradients"] = _difference(actor, reference["gradients"])
+    return seen
 
 
-def main(root: Path, cases: list[dict]) -> None:
-    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"  # every world of this launch has a store of its own
+def _logprobs(scores: Any) -> Tensor:
+    return torch.tensor([scores.logprobs, scores.entropy])
+
+
+def _difference(actor: Actor, expected: Mapping[str, Tensor]) -> float:
+    seen = {name: tensor.clone() for name, tensor in hf_tensors(actor.modules, actor.architecture)}
+    assert seen.keys() == expected.keys(), seen.keys() ^ expected.keys()
+    return _largest((seen[name], expected[name]) for name in expected)
+
+
+def _largest(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
+    return max((float((seen[..., : one.shape[-1]] - one).abs().max()) for seen, one in pairs), default=0.0)
+
+
+def over_all_ranks(seen: Mapping[str, float]) -> dict[str, float]:
+    parts: list[dict[str, float]] = [{}] * dist.get_world_size()
+    dist.all_gather_object(parts, dict(seen))
+    return {name: max(part[name] for part in parts) for name in seen}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main(root: Path, cases: Sequence[Case]) -> None:
+    found = []
     for case in cases:
-        os.environ["MASTER_PORT"] = str(case["port"])
-        result = computed(root / case["model"], case["parallel"], case["budget"])
-        if result["rank"] == 0:
-            torch.save({"seen": result["seen"], "weights": result["weights"]}, root / f"{case['name']}.pt")
+        world = start_distributed(configuration(case.parallel).parallel)
+        reference = torch.load(root / f"{case.model}.pt")
+        found.append(over_all_ranks(differences(case, root / case.model, reference, world)))
+        port = [free_port()]
+        dist.broadcast_object_list(port)
+        stop_distributed()
+        # Every world after torchrun's has a store of its own: groups of the same name would meet in one.
+        os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port[0])}
+    if world.rank == 0:
+        (root / "found.json").write_text(json.dumps(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")))
+    described = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
+    main(Path(sys.argv[1]), [Case(**one) for one in described])

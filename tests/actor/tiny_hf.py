@@ -5,7 +5,7 @@ Norm weights and biases are perturbed, so that a dropped or swapped one shows; h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -41,12 +41,21 @@ CONFIGS: dict[str, Callable[[], object]] = {
     "qwen3_moe_unnormalized": lambda: Qwen3MoeConfig(**_SHAPE, **_EXPERTS, head_dim=16, norm_topk_prob=False),
 }
 
+# Deep and wide enough to be cut into four pipeline stages, four tensor shards or eight expert shards.
+_DEEP = {**_SHAPE, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16}
+DEEP_CONFIGS: dict[str, Callable[[], object]] = {
+    "deep_llama": lambda: LlamaConfig(**_DEEP, tie_word_embeddings=False),
+    "deep_qwen3_tied": lambda: Qwen3Config(**_DEEP, tie_word_embeddings=True),
+    "deep_qwen3_moe": lambda: Qwen3MoeConfig(**_DEEP, **{**_EXPERTS, "num_experts": 8}, norm_topk_prob=True),
+}
+
 
 def make_model(name: str, seed: int = 0) -> PreTrainedModel:
     """A float32 model with every one-dimensional parameter moved away from its initial ones or zeros."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(CONFIGS[name](), dtype=torch.float32, attn_implementation="eager")
+        config = (CONFIGS | DEEP_CONFIGS)[name]()
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() == 1:
@@ -63,11 +72,27 @@ def response_scores(
     model: PreTrainedModel, prompt: Sequence[int], response: Sequence[int], temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities and entropies of a response by the whole logits; carries gradient."""
-    ids = torch.tensor([[*prompt, *response]])
-    logits = model(ids).logits[0, len(prompt) - 1 : -1].float() / temperature
+    logits = response_logits(model, prompt, response) / temperature
     logprobs = logits.log_softmax(dim=-1)
     chosen = logprobs.gather(1, torch.tensor(response)[:, None]).squeeze(1)
     return chosen, -(logprobs.exp() * logprobs).sum(dim=-1)
+
+
+def response_logits(model: PreTrainedModel, prompt: Sequence[int], response: Sequence[int]) -> Tensor:
+    """The logits that predict each token of a response, [response, vocabulary]; carries gradient."""
+    return model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1].float()
+
+
+def published(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Weights or gradients under the names of a Hugging Face folder, where every expert has tensors of its own."""
+    for name, tensor in tensors.items():
+        place, _, kind = name.rpartition(".")
+        if kind not in ("gate_up_proj", "down_proj"):
+            yield name, tensor
+            continue
+        for expert, whole in enumerate(tensor):
+            parts = zip(("gate", "up"), whole.chunk(2), strict=True) if kind == "gate_up_proj" else [("down", whole)]
+            yield from ((f"{place}.{expert}.{part}_proj.weight", one) for part, one in parts)
 
 
 def in_megatron_layout(tensors: Mapping[str, Tensor], config: object) -> dict[str, Tensor]:
