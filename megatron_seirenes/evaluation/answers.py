@@ -35,7 +35,7 @@ class AnswerFile:
         else:
             self._claim(dict(made_with))
             self._read()
-        self._rewrite(self._answers.values())
+        write_answers(path, self._answers)
 
     @property
     def done(self) -> frozenset[str]:
@@ -53,7 +53,7 @@ class AnswerFile:
     def finish(self, order: Iterable[str]) -> dict[str, list[Record]]:
         """The answers by question in `order`; the file is put into that order too."""
         ordered = {question: self._answers[question] for question in order}
-        self._rewrite(ordered.values())
+        write_answers(self.path, ordered)
         return ordered
 
     def _claim(self, made_with: dict[str, Any]) -> None:
@@ -86,8 +86,10 @@ class AnswerFile:
             if len(records) == whole.get(records[0]["sample"], self.samples)
         }
 
-    def _rewrite(self, questions: Iterable[Sequence[Record]]) -> None:
-        _write_whole(self.path, b"".join(_lines(records) for records in questions))
+
+def write_answers(path: Path, answers: Mapping[str, Sequence[Record]]) -> None:
+    """Writes a file of answers whole, in their order."""
+    _write_whole(path, b"".join(_lines(records) for records in answers.values()))
 
 
 def _lines(records: Iterable[Record]) -> bytes:

@@ -1,7 +1,8 @@
 """Running the benchmarks of a configuration: read, asked, judged, summed up and written.
 
 Every answer is kept (`answers.py`). An evaluation that knows what its answers are made with (`made_by`) goes on with
-those that stand there; one during training, whose policy changes, does not.
+those that stand there; one during training, whose policy changes, does not. With several rollout replicas each asks its
+share of the questions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from megatron_seirenes.config.schema import BenchmarkSettings, Config
-from megatron_seirenes.evaluation.answers import Provenance
+from megatron_seirenes.evaluation.answers import Provenance, write_answers
 from megatron_seirenes.evaluation.asking import Policy, Round, ask
 from megatron_seirenes.evaluation.distractors import endpoint_hints, fixed_hints
 from megatron_seirenes.evaluation.results import (
@@ -21,6 +22,7 @@ from megatron_seirenes.evaluation.results import (
     suite_of,
     summarise,
 )
+from megatron_seirenes.evaluation.shared_questions import joined, own_share
 from megatron_seirenes.evaluation.tables import write_results
 from megatron_seirenes.problems.readers import read_problems
 from megatron_seirenes.records import Problem
@@ -28,11 +30,16 @@ from megatron_seirenes.roles.chat import ChatFormat
 from megatron_seirenes.roles.role import Roles
 from megatron_seirenes.rollouts.engine import Engine
 from megatron_seirenes.seeds import stable_seed
+from megatron_seirenes.trainer.ranks import ALONE, Ranks, several
 from megatron_seirenes.verifier.protocol import Judge
 
 
 class Evaluator:
-    """Evaluates the benchmarks of a configuration with a given engine, roles and judge."""
+    """Evaluates the benchmarks of a configuration with a given engine, roles and judge.
+
+    With several `ranks` every method is collective, every rank has the results, and the ranks write to folders of their
+    own; what is in rank 0's counts.
+    """
 
     def __init__(
         self,
@@ -43,11 +50,13 @@ class Evaluator:
         chat: ChatFormat,
         *,
         should_stop: Callable[[], bool] | None = None,
+        ranks: Ranks = ALONE,
     ):
         self.config = config
         self.policy = Policy(config, roles, engine, chat)
         self.judge = judge
         self.should_stop = should_stop
+        self.ranks = ranks
 
     def run_all(self, out: Path, made_by: Provenance | None = None) -> Results:
         """Runs every benchmark and writes `out`: answers a benchmark, results as JSON, CSV and Markdown.
@@ -75,7 +84,7 @@ class Evaluator:
         own_hint = benchmark.distractors is not None and benchmark.distractors.kind == "policy"
         questions = Round(
             name,
-            problems,
+            own_share(self.ranks, problems),
             benchmark.samples,
             seed,
             max_tokens=benchmark.max_tokens,
@@ -85,7 +94,11 @@ class Evaluator:
             extraction=benchmark.extraction,
         )
         path = out / f"answers-{name}.jsonl"
-        found = ask(self.policy, self.judge, questions, path, made_by, should_stop=self.should_stop)
+        found = joined(
+            self.ranks, lambda: ask(self.policy, self.judge, questions, path, made_by, should_stop=self.should_stop)
+        )
+        if several(self.ranks):
+            write_answers(path, found)
         return summarise(name, benchmark.samples, found, seed)
 
     def _hints(self, benchmark: BenchmarkSettings, problems: Sequence[Problem], seed: int) -> dict[str, str] | None:

@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from megatron_seirenes.config.schema import DistractorSettings
-from megatron_seirenes.errors import DataError
+from megatron_seirenes.config.schema import Config, DistractorSettings
+from megatron_seirenes.errors import DataError, StoppedBySignal
 from megatron_seirenes.evaluation.endpoint import Endpoint, Question
+from megatron_seirenes.problems.readers import read_problems
 from megatron_seirenes.problems.tasks import make_task_hints
 from megatron_seirenes.records import Problem
 from megatron_seirenes.roles.prompt import load_prompt
+from megatron_seirenes.rollouts.scheduler import CollectionStopped
 
 
 def fixed_hints(settings: DistractorSettings, problems: Sequence[Problem], seed: int) -> dict[str, str]:
@@ -87,3 +89,15 @@ def endpoint_hints(
         )
         path.write_text("".join(lines), encoding="utf-8")
     return {problem.id: known[problem.id] for problem in problems}
+
+
+def make_endpoint_distractors(config: Config, should_stop: Callable[[], bool]) -> None:
+    """Makes what benchmarks want of endpoints, so that no evaluation asks one. Raises as `endpoint_hints` does,
+    StoppedBySignal when told to stop."""
+    try:
+        for benchmark in config.evaluation.benchmarks.values():
+            if benchmark.distractors is not None and benchmark.distractors.kind == "endpoint":
+                problems = read_problems(benchmark.problems, config.problems.bad_rows)
+                endpoint_hints(benchmark.distractors, problems, should_stop)
+    except CollectionStopped:
+        raise StoppedBySignal("stopped by a signal while distractors were made; those that came are kept") from None

@@ -246,17 +246,21 @@ def _evaluation(
 ) -> Evaluate | None:
     """Evaluates the configured benchmarks with the trainer's own engine; None when training is not evaluated.
 
-    Every replica asks every question; rank 0's results count and are written.
+    Each replica asks its share of the questions; rank 0 writes the results. Distractors of endpoints are made here,
+    before the first step.
     """
     if not config.evaluation.every or not config.evaluation.benchmarks:
         return None
     from megatron_seirenes.evaluation.benchmarks import Evaluator
+    from megatron_seirenes.evaluation.distractors import make_endpoint_distractors
+
+    first_alone(ranks, lambda: make_endpoint_distractors(config, lambda: stop.requested))
 
     def should_stop() -> bool:
         health.beat()
         return any_of_replica(ranks, stop.requested)
 
-    evaluator = Evaluator(config, roles, engine, judge, assets.chat, should_stop=should_stop)
+    evaluator = Evaluator(config, roles, engine, judge, assets.chat, should_stop=should_stop, ranks=ranks)
 
     def run(step: int) -> Mapping[str, float | None]:
         metrics: Mapping[str, float | None] | None = None

@@ -5,40 +5,64 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Request = dict[str, Any]
 
 
-class Loopback:
-    """`answer` makes a text of a request, or a (status, headers) pair that is sent instead. Every request is kept."""
+Answer = str | bytes | tuple[int, dict[str, str]]
+PATIENCE = 300.0
 
-    def __init__(self, answer: Callable[[Request], str | tuple[int, dict[str, str]]]):
+
+class Loopback:
+    """Answers with what `answer` makes of a request: a text, a whole body, or a (status, headers) pair of a failure.
+
+    Every request is kept. The one that `hold_at` numbers, from 1, tells `held` that it is here and waits for `go_on`.
+    """
+
+    def __init__(self, answer: Callable[[Request], Answer]):
         self.answer = answer
         self.requests: list[Request] = []
         self.keys: list[str | None] = []
         self.lock = threading.Lock()
         self.base_url = ""
+        self.hold_at: int | None = None
+        self.held = threading.Event()
+        self.go_on = threading.Event()
+
+    def hold(self, number: int) -> None:
+        """Holds the request of this number when it comes."""
+        self.held.clear()
+        self.go_on.clear()
+        self.hold_at = number
 
     def handle(self, request: Request, key: str | None) -> tuple[int, dict[str, str], bytes]:
         with self.lock:
             self.requests.append(request)
             self.keys.append(key)
-            answer = self.answer(request)
+            is_held = len(self.requests) == self.hold_at
+        if is_held:
+            self.held.set()
+            self.go_on.wait(PATIENCE)
+        answer = self.answer(request)
         if isinstance(answer, tuple):
             status, headers = answer
             return status, headers, json.dumps({"error": {"message": f"bad luck with {key}"}}).encode()
-        message = {"role": "assistant", "content": answer}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        body = {"id": "x", "object": "chat.completion", "created": 0, "model": request["model"]}
-        return 200, {}, json.dumps(body | {"choices": choices, "usage": usage}).encode()
+        return 200, {}, answer if isinstance(answer, bytes) else _completion(request, answer)
+
+
+def _completion(request: Request, text: str) -> bytes:
+    message = {"role": "assistant", "content": text}
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    body = {"id": "x", "object": "chat.completion", "created": 0, "model": request["model"]}
+    return json.dumps(body | {"choices": choices, "usage": usage}).encode()
 
 
 @contextmanager
-def serve(answer: Callable[[Request], str | tuple[int, dict[str, str]]]) -> Iterator[Loopback]:
+def serve(answer: Callable[[Request], Answer]) -> Iterator[Loopback]:
     loopback = Loopback(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -48,10 +72,16 @@ def serve(answer: Callable[[Request], str | tuple[int, dict[str, str]]]) -> Iter
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status, headers, body = loopback.handle(request, self.headers.get("Authorization"))
             self.send_response(status)
-            for name, value in (headers | {"Content-Type": "application/json", "Content-Length": len(body)}).items():
-                self.send_header(name, str(value))
+            for name, value in (
+                headers | {"Content-Type": "application/json", "Content-Length": str(len(body))}
+            ).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # whoever asked may have been killed
+                super().handle()
 
         def log_message(self, *_: object) -> None:
             pass

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
+from interrupted_attack import conversation, in_three_goes
 from loopback_endpoint import Loopback, asked, serve
 
 from megatron_seirenes.config.schema import Config
@@ -74,34 +71,21 @@ def test_clean_hinted_and_their_difference(world, capsys):
     assert len(kept) == QUESTIONS * SAMPLES and json.loads(kept[0])["hint"] == "it is eight"
 
 
-def test_stopped_by_a_signal_and_gone_on_every_request_is_sent_once(world):
-    reached, go_on = threading.Event(), threading.Event()
-
-    def answer(request):
-        if len(server.requests) == 9:
-            reached.set()
-            go_on.wait(60)
-        return misled(request)
-
-    with serve(answer) as server:
+def test_stopped_killed_and_gone_on_every_request_is_sent_once(world):
+    """Once, but for the one that was at the server when the process was killed: nobody can know its answer."""
+    with serve(misled) as server:
         (world / "attack.yaml").write_text(yaml.safe_dump(settings(world, server, parallel=1)))
-        command = [sys.executable, "-m", "megatron_seirenes", "attack", str(world / "attack.yaml")]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        first = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert reached.wait(120), first.communicate()[0]
-        first.send_signal(signal.SIGTERM)
-        threading.Timer(0.5, go_on.set).start()
-        output, _ = first.communicate(timeout=60)
-        assert first.returncode == 75 and "the same command goes on" in output, output
-        before = len(server.requests)
-        assert 9 <= before < 24
-        second = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-        assert second.returncode == 0, second.stderr
-        assert len(server.requests) == 24
-    questions = [asked(request) for request in server.requests]
-    assert {text: questions.count(text) for text in questions} == dict.fromkeys(questions, SAMPLES)
+        cache = world / "run" / "attack" / "requests.jsonl"
+        stop, kill, end = in_three_goes(world / "attack.yaml", cache, server, stop_at=9, kill_at=17)
+        held = conversation(server.requests[16])
+    wanted = Counter(dict.fromkeys(end.sent, SAMPLES))
+    assert len(wanted) == 2 * QUESTIONS
+    assert stop.sent.total() == 9 and not stop.lost, "a stop waits for what is at the server"
+    assert kill.sent.total() == 17 and kill.lost == Counter([held])
+    assert end.sent == wanted + kill.lost and end.kept == wanted
     stored = json.loads((world / "run" / "attack" / "attack.json").read_text())
     assert stored["overall"]["change"] == -0.5
+    assert stored["spent"] == pytest.approx(24 * 100 * 10 / 1e6)
 
 
 def test_a_target_and_benchmarks_must_be_named(world):

@@ -8,9 +8,9 @@ import threading
 import pytest
 from loopback_endpoint import asked, serve
 
-from megatron_seirenes.config.schema import DistractorSettings, EndpointSettings
-from megatron_seirenes.errors import SeirenesError, UsageError
-from megatron_seirenes.evaluation.distractors import endpoint_hints
+from megatron_seirenes.config.schema import Config, DistractorSettings, EndpointSettings
+from megatron_seirenes.errors import SeirenesError, StoppedBySignal, UsageError
+from megatron_seirenes.evaluation.distractors import endpoint_hints, make_endpoint_distractors
 from megatron_seirenes.evaluation.endpoint import Endpoint, Question, RateLimit
 from megatron_seirenes.records import Problem
 from megatron_seirenes.rollouts.scheduler import CollectionStopped
@@ -185,3 +185,26 @@ def test_an_empty_distractor_is_refused(tmp_path):
         with pytest.raises(SeirenesError, match=r"m: an empty distractor for p/0 \(1 in all\)"):
             endpoint_hints(made, [Problem("p/0", "q", "1")])
     assert not (tmp_path / "d.jsonl").exists()
+
+
+def test_what_training_needs_of_endpoints_is_made_before_it_and_a_stop_keeps_what_came(tmp_path):
+    (tmp_path / "q.jsonl").write_text("".join(f'{{"question": "q{n}", "answer": "1"}}\n' for n in range(4)))
+    stop = threading.Event()
+
+    def answer(request):
+        if len(server.requests) == 2:
+            stop.set()
+        return "a paragraph"
+
+    with serve(answer) as server:
+        distractors = {"kind": "endpoint", "path": str(tmp_path / "d.jsonl")}
+        distractors["endpoint"] = settings(server.base_url, parallel=1).model_dump()
+        questions = {"path": str(tmp_path / "q.jsonl")}
+        benchmarks = {"plain": {"problems": questions}, "b": {"problems": questions, "distractors": distractors}}
+        config = Config.model_validate({"evaluation": {"benchmarks": benchmarks}})
+        with pytest.raises(StoppedBySignal):
+            make_endpoint_distractors(config, stop.is_set)
+        make_endpoint_distractors(config, lambda: False)
+        make_endpoint_distractors(config, lambda: False)
+        assert len(server.requests) == 4
+    assert (tmp_path / "d.jsonl").read_text().count("a paragraph") == 4
