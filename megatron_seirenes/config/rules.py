@@ -102,8 +102,8 @@ def experts_gather_evenly(config: Config) -> Iterator[Fault]:
     if parallel.expert > 1 and expert_tensor > 1:
         yield Fault(
             "parallel.expert_tensor",
-            f"{expert_tensor} together with parallel.expert {parallel.expert} needs CUDA devices: gloo gathers only equal "
-            "numbers of tokens. Set parallel.expert_tensor to 1",
+            f"{expert_tensor} together with parallel.expert {parallel.expert} needs CUDA devices: gloo gathers only "
+            "equal numbers of tokens. Set parallel.expert_tensor to 1",
         )
 
 
