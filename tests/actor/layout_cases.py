@@ -56,6 +56,7 @@ _ZERO = {"distributed_optimizer": True}
 CASES: tuple[Case, ...] = (
     *_cases(LLAMA, 2, {"tensor": 2}, _TP2, {"pipeline": 2}, {"context": 2}, {}, _ZERO),
     *_cases(TIED, 2, _TP2, {"pipeline": 2}),
+    *(Case(model, 2, {"pipeline": 2, "virtual_pipeline": 2}) for model in (LLAMA, TIED, MOE)),
     *_cases(MOE, 2, _TP2, {"pipeline": 2}, {"context": 2}, {"expert": 2}, {"expert": 2, **_ZERO}, _ZERO),
     *_cases(LLAMA, 4, _TP4, {"context": 4}, {**_TP2, "pipeline": 2}, {**_TP2, **_ZERO}, {"context": 2, **_ZERO}),
     *_cases(TIED, 4, {"pipeline": 4}, {**_TP2, "context": 2}, {"pipeline": 2, "context": 2}, {"pipeline": 2, **_ZERO}),

@@ -48,10 +48,11 @@ DENSE_ON_FOUR = ("tensor 2 x data 2",)
 THEN_TWO = [
     ("tensor 2, engine tensor 2", "data 2"),
     ("pipeline 2", "tensor 2, two replicas"),
+    ("expert 2", "data 2"),
     ("data 2", "data 2, engine tensor 2"),  # two rollout replicas become one
 ]
 """Runs that are made in the first layout and go on for another step in the second."""
-THEN_ONE = ("tensor 2, engine tensor 2", "pipeline 2", "context 2", "data 2", DISTRIBUTED)
+THEN_ONE = ("tensor 2, engine tensor 2", "expert 2", "pipeline 2", "context 2", "data 2", DISTRIBUTED)
 """Those that go on in one process."""
 
 
