@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from scripted_policy import CHAT, BoxJudge, PlainRole, SeededEngine, draws_right
 
 from megatron_seirenes.config.schema import Config, ProblemSource
 from megatron_seirenes.errors import ConfigError, DataError
 from megatron_seirenes.evaluation import prepare as room
+from megatron_seirenes.evaluation.asking import Policy
 from megatron_seirenes.evaluation.prepare import clean_pool, prepare
 from megatron_seirenes.problems.readers import read_all, read_problems
 
@@ -76,6 +78,31 @@ def test_a_balanced_set_with_its_provenance_and_a_report(config, monkeypatch):
     assert len(removed) == 5
     first = out.read_bytes()
     assert prepare(config) == preparation and out.read_bytes() == first
+
+
+def test_an_interrupted_pass_goes_on_and_a_second_run_asks_nothing(config, monkeypatch):
+    engines: list[SeededEngine] = []
+
+    def open_scripted(config, directory, roles, stack):
+        roles = {"reasoner": PlainRole()}
+        return Policy(config, roles, engines[-1], CHAT), {"policy": "p1"}
+
+    monkeypatch.setattr(room, "open_for_questions", open_scripted)
+    monkeypatch.setattr(room, "open_judge", lambda config, stack: BoxJudge())
+    out = Path(str(config.prepare.out))
+    engines.append(SeededEngine(draws_right(0.5), slots=5, stop_after=20))
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config)
+    kept = {json.loads(line)["problem_id"] for line in out.with_name("answers.jsonl").read_text().splitlines()}
+    assert 0 < len(kept) < 34 and not out.exists()
+    engines.append(SeededEngine(draws_right(0.5)))
+    prepare(config)
+    assert len(engines[-1].asked) == 8 * (34 - len(kept))
+    assert kept.isdisjoint(request.problem_id for request in engines[-1].asked)
+    first = {path.name: path.read_bytes() for path in out.parent.iterdir()}
+    engines.append(SeededEngine(draws_right(0.5)))
+    prepare(config)
+    assert engines[-1].asked == [] and {path.name: path.read_bytes() for path in out.parent.iterdir()} == first
 
 
 def test_what_is_missing_or_too_much_is_said(config):
