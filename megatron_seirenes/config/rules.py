@@ -91,7 +91,6 @@ def training_faults(config: Config, *, cuda: bool | None = None, world_size: int
         faults += experts_gather_evenly(config)
     if world_size is not None:
         faults += layout_fits(config, world_size)
-        faults += layout_is_shown(config)
     return [render(fault, {}) for fault in faults]
 
 
@@ -122,16 +121,6 @@ def layout_fits(config: Config, world_size: int) -> Iterator[Fault]:
         if world_size % block:
             product = " x ".join(f"{name} {value}" for name, value in factors.items())
             yield Fault(key, f"{product} = {block} does not divide the {world_size} processes of this launch")
-
-
-def layout_is_shown(config: Config) -> Iterator[Fault]:
-    """Layouts in which no run was shown to learn what one process learns (docs/layouts.md)."""
-    parallel = config.parallel
-    if parallel.virtual_pipeline is not None:
-        yield Fault(
-            "parallel.virtual_pipeline",
-            f"{parallel.virtual_pipeline}: no whole run was shown in an interleaved pipeline; leave it null",
-        )
 
 
 def one_model(config: Config) -> Iterator[Fault]:

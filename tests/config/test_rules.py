@@ -256,7 +256,7 @@ def test_what_only_training_needs() -> None:
         ({"tensor": 2, "sequence_parallel": True, "expert": 8, "expert_tensor": 1}, 12, ["parallel.expert"]),
         ({"tensor": 2, "sequence_parallel": True, "pipeline": 2}, 6, ["parallel.tensor", "parallel.expert"]),
         ({"context": 2}, 3, ["parallel.tensor"]),
-        ({"pipeline": 2, "virtual_pipeline": 2}, 4, ["parallel.virtual_pipeline"]),
+        ({"pipeline": 2, "virtual_pipeline": 2}, 4, []),
     ],
 )
 def test_layouts_tile_the_processes(settings: dict[str, Any], world_size: int, keys: list[str]) -> None:

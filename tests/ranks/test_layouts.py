@@ -45,6 +45,7 @@ OBJECTIVE = [
 WITH_OBJECTIVE = ("tensor 2, two replicas", "expert 2", "pipeline 2", "context 2")
 DENSE_ON_TWO = ("data 2", "tensor 2, engine tensor 2", "tensor 2, two replicas", "pipeline 2", "context 2")
 DENSE_ON_FOUR = ("tensor 2 x data 2",)
+INTERLEAVED = {"pipeline 2 of 2 chunks": ["parallel.pipeline=2", "parallel.virtual_pipeline=2"]}
 THEN_TWO = [
     ("tensor 2, engine tensor 2", "data 2"),
     ("pipeline 2", "tensor 2, two replicas"),
@@ -64,6 +65,11 @@ def experts(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> World:
     return make_world(tmp_path_factory.mktemp("dense"), DENSE)
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("deep"), {**DENSE, "layers": 4})
 
 
 def check_layouts(world: World, processes: int, layouts: dict[str, list[str]]) -> None:
@@ -102,3 +108,8 @@ def test_every_part_of_an_objective_is_the_same_on_two_ranks(experts: World) -> 
     experts.launch(2, layouts)
     for name in layouts:
         experts.check_same(name, expected="objective")
+
+
+def test_an_interleaved_pipeline_trains_as_one_process_does_and_goes_on_there(deep: World) -> None:
+    check_layouts(deep, 2, INTERLEAVED)
+    deep.goes_on(1, {(name, ALONE): [] for name in INTERLEAVED})
