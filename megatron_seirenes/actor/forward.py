@@ -24,6 +24,7 @@ from torch import Tensor
 from megatron_seirenes.actor.batch import MicroBatch, make_micro_batch
 from megatron_seirenes.actor.context import ContextShare, combined
 from megatron_seirenes.actor.logprobs import LogprobOptions, token_logprobs
+from megatron_seirenes.actor.router_losses import average_router_losses
 
 LossOf = Callable[[MicroBatch, Tensor], tuple[Tensor, Any]]
 
@@ -121,7 +122,9 @@ class Runner:
             loss, result = loss_of(batch, output) if batch.members else (output.sum() * 0.0, None)
             return loss, torch.zeros((), dtype=torch.int, device=self.device), result
 
-        results = self._run(modules, self._filled(batches), summed, forward_only=False)
+        filled = self._filled(batches)
+        average_router_losses(modules, filled)
+        results = self._run(modules, filled, summed, forward_only=False)
         return [result for result in results if result is not None]
 
     def _run(

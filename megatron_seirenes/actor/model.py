@@ -23,6 +23,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
 
 from megatron_seirenes.actor.attention import PackedAttention
+from megatron_seirenes.actor.router_losses import router_loss_fields
 from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.backend import Backend
@@ -132,8 +133,7 @@ def _expert_fields(architecture: Architecture, config: Config, backend: Backend)
         # Softmax over the chosen experts equals softmax over all, renormalised; over all first when it is not.
         "moe_router_pre_softmax": not experts.normalize_weights,
         "moe_router_dtype": _ROUTER_DTYPES[config.precision.router_dtype],
-        "moe_router_load_balancing_type": "none",
-        "moe_aux_loss_coeff": 0.0,
+        **router_loss_fields(config.objective),
         "moe_grouped_gemm": backend.is_cuda,
         "moe_permute_fusion": backend.is_cuda,
     }

@@ -171,6 +171,8 @@ class ObjectiveSection(Section):
     kl_unbiased: bool = False
     ratio: Literal["token", "sequence"] = "token"
     entropy_bonus: NonNegative = 0.0
+    router_balance: NonNegative = 0.0
+    router_z: NonNegative = 0.0
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = "sequence_mean"
     advantage: Literal["standardized", "centered", "leave_one_out"] = "standardized"
     advantage_epsilon: Positive = 1e-6

@@ -1,0 +1,80 @@
+"""Load-balancing and z-loss of the routers: their gradients are those of the equations on Hugging Face's model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tiny_hf
+import torch
+from actor_samples import training_sequences, weighted_likelihood
+from torch import Tensor
+
+from megatron_seirenes.actor.actor import Actor
+from megatron_seirenes.actor.sequences import TrainingSequence
+from megatron_seirenes.objectives.token_loss import LossSum, TokenBatch
+
+NAME = "qwen3_moe"
+UNCLIPPED = {"gradient_clip": 1e6}
+
+
+def nothing(batch: TokenBatch) -> LossSum:
+    return LossSum(batch.logprobs.sum() * 0.0, {})
+
+
+def router_logits(model: Any, sequences: list[TrainingSequence]) -> list[Tensor]:
+    """The logits of every router, [tokens, experts], over all inputs; each sequence alone."""
+    found: dict[int, list[Tensor]] = {}
+
+    def keep(layer: int) -> Callable[..., None]:
+        def hook(gate: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
+            found.setdefault(layer, []).append(inputs[0].reshape(-1, gate.weight.shape[1]) @ gate.weight.t())
+
+        return hook
+
+    for layer, block in enumerate(model.model.layers):
+        block.mlp.gate.register_forward_hook(keep(layer))
+    for one in sequences:
+        model(torch.tensor([[*one.prompt_ids, *one.response_ids[:-1]]]))
+    return [torch.cat(parts) for parts in found.values()]
+
+
+def balance(logits: Tensor, chosen: int) -> Tensor:
+    experts = logits.shape[1]
+    picks = torch.zeros_like(logits).scatter(1, logits.topk(chosen).indices, 1.0)
+    fraction = picks.mean(dim=0) / chosen
+    return experts * (fraction * logits.softmax(dim=-1).mean(dim=0)).sum()
+
+
+@pytest.mark.parametrize(
+    ("objective", "budget"),
+    [({"router_balance": 0.3}, 1_000), ({"router_z": 0.2}, 14), ({"router_balance": 0.3, "router_z": 0.2}, 1_000)],
+)
+def test_gradients_are_those_of_the_equations(
+    objective: dict[str, float], budget: int, make_actor: Callable[..., Actor]
+) -> None:
+    model, sequences = tiny_hf.make_model(NAME), training_sequences()
+    logits = router_logits(model, sequences)
+    balances = sum(balance(one, model.config.num_experts_per_tok) for one in logits)
+    zs = sum(one.logsumexp(dim=-1).square().mean() for one in logits)
+    (objective.get("router_balance", 0.0) * balances + objective.get("router_z", 0.0) * zs).backward()
+    gradients = {key: torch.zeros_like(p) if p.grad is None else p.grad for key, p in model.named_parameters()}
+    expected = tiny_hf.in_megatron_layout(gradients, model.config)
+
+    actor = make_actor(NAME, objective=objective, actor={"micro_batch_tokens": budget}, optimizer=UNCLIPPED)
+    report = actor.update(sequences, nothing)
+    assert report.loss == 0.0
+    largest = max(float(gradient.abs().max()) for gradient in expected.values())
+    assert largest > 1e-3
+    for key, parameter in actor.modules[0].named_parameters():
+        assert float((parameter.main_grad - expected[key]).abs().max()) <= 1e-5 * max(1.0, largest), key
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", None])
+def test_the_router_dtype_changes_nothing_beyond_rounding(dtype: str | None, make_actor: Callable[..., Actor]) -> None:
+    norms = [
+        make_actor(NAME, precision={"router_dtype": kind}).update(training_sequences(), weighted_likelihood).grad_norm
+        for kind in (dtype, "float32")
+    ]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
