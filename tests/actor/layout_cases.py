@@ -19,7 +19,7 @@ _SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A layout of `model` over `ranks` processes; `fault` names what is broken in rank 1 on purpose."""
+    """A layout of `model` over `ranks` processes; `fault` names what is broken on purpose."""
 
     model: str
     ranks: int
@@ -90,7 +90,7 @@ CASES: tuple[Case, ...] = (
     ),
 )
 
-WRONG_WEIGHT, UNMARKED_NORMS = "a weight of rank 1 is off by 0.001", "norms of rank 1 are not marked for SP"
+WRONG_WEIGHT, UNMARKED_NORMS = "a weight of rank 1 is off by 0.001", "norms are not marked for SP"
 FAULTS: tuple[Case, ...] = (
     *(Case(LLAMA, 2, layout, WRONG_WEIGHT) for layout in (_TP2, {"pipeline": 2}, {"context": 2}, {})),
     Case(MOE, 2, {"expert": 2}, WRONG_WEIGHT),

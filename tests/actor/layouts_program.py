@@ -103,12 +103,10 @@ def response_logits(actor: Actor) -> dict[int, Tensor]:
     return found
 
 
-def break_rank_one(actor: Actor, fault: str) -> None:
-    """Plants `fault` in this process when it is rank 1."""
-    if dist.get_rank() != 1 or not fault:
-        return
+def plant(actor: Actor, fault: str) -> None:
+    """Breaks one weight of rank 1, or the marks of every rank: ranks that mark differently would wait for ever."""
     parameters = [parameter for module in actor.modules for parameter in module.parameters()]
-    if fault == WRONG_WEIGHT:
+    if fault == WRONG_WEIGHT and dist.get_rank() == 1:
         last = [parameter for parameter in parameters if parameter.dim() > 1][-1]
         last.data[0, 0] += 1e-3
     if fault == UNMARKED_NORMS:
@@ -122,7 +120,7 @@ def differences(case: Case, folder: Path, reference: Mapping[str, Any], world: W
     architecture = read_architecture(folder)
     actor = Actor(architecture, configuration(case.parallel), world.backend)
     actor.load_hf(folder)
-    break_rank_one(actor, case.fault)
+    plant(actor, case.fault)
     sequences = averaged_sequences()
     logits, scores = response_logits(actor), actor.logprobs(sequences)
     report = actor.update(sequences[world.data_rank :: case.data], weighted_likelihood)

@@ -1,7 +1,7 @@
 """The actor in every layout of layout_cases.py equals one process of Hugging Face, to 1e-5 in float32.
 
 Logits, log-probabilities, entropy, loss, gradients and the weights after AdamW, packed here and unpacked there; and a
-fault in one rank shows. layout_table.py measures, and writes the table of docs/layouts.md.
+planted fault shows. layout_table.py measures, and writes the table of docs/layouts.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def test_every_layout_gives_the_numbers_of_one_process(references: Path, ranks: 
 
 
 @pytest.mark.slow
-def test_a_fault_in_one_rank_shows(references: Path) -> None:
+def test_a_planted_fault_shows(references: Path) -> None:
     for case, found in zip(FAULTS, layout_table.measure(references, FAULTS), strict=True):
         assert found["gradients"] > 3 * LIMIT, (case, found)
         assert (found["logits"] > 3 * LIMIT) == (case.fault != UNMARKED_NORMS), (case, found)
