@@ -1,4 +1,4 @@
-"""A real vLLM server on the loopback address, of a model made here: 2 layers, random weights, 32 words."""
+"""A real vLLM server on the loopback address, of the tiny policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from megatron_seirenes.quickstart.tokenizer import VOCABULARY, make_tokenizer
+from tiny_policy import make_policy
 
 PACKAGES = {
     "uvicorn": "uvicorn",
@@ -32,28 +32,6 @@ NAME = "tiny"
 def missing_packages() -> list[str]:
     """What has to be installed before a server can start."""
     return [package for module, package in PACKAGES.items() if find_spec(module) is None]
-
-
-def make_model(folder: Path) -> Path:
-    """A folder that vLLM can serve."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    shape = Qwen3Config(
-        vocab_size=len(VOCABULARY),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=128,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        Qwen3ForCausalLM(shape).save_pretrained(folder)
-    make_tokenizer(folder)
-    return folder
 
 
 class VLLMServer:
@@ -85,7 +63,7 @@ def vllm_server(folder: Path) -> Iterator[VLLMServer]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    model = make_model(folder / "model")
+    model = make_policy(folder / "model")
     server = VLLMServer(port, folder / "server.log")
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
