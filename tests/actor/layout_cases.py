@@ -90,7 +90,7 @@ CASES: tuple[Case, ...] = (
     ),
 )
 
-WRONG_WEIGHT, UNMARKED_NORMS = "a weight of rank 1 is off by 0.001", "norms are not marked for SP"
+WRONG_WEIGHT, UNMARKED_NORMS = "a weight of rank 1 is off by 0.1", "norms are not marked for SP"
 FAULTS: tuple[Case, ...] = (
     *(Case(LLAMA, 2, layout, WRONG_WEIGHT) for layout in (_TP2, {"pipeline": 2}, {"context": 2}, {})),
     Case(MOE, 2, {"expert": 2}, WRONG_WEIGHT),

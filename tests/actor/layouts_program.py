@@ -108,7 +108,7 @@ def plant(actor: Actor, fault: str) -> None:
     parameters = [parameter for module in actor.modules for parameter in module.parameters()]
     if fault == WRONG_WEIGHT and dist.get_rank() == 1:
         last = [parameter for parameter in parameters if parameter.dim() > 1][-1]
-        last.data[0, 0] += 1e-3
+        last.data[0, 0] += 1e-1
     if fault == UNMARKED_NORMS:
         for parameter in parameters:
             if parameter.dim() == 1:
