@@ -25,7 +25,8 @@ find_rendezvous() {
     MASTER_ADDR=FIRST_HOST
     return
   fi
-  MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+  # sed reads to the end: `head` would end scontrol by SIGPIPE, which pipefail takes for a failure.
+  MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
   [[ -n $MASTER_ADDR ]] || {
     say "scontrol names no host for '$SLURM_JOB_NODELIST'"
     exit 1

@@ -21,6 +21,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 KILLS_A_PHASE = 3
 RUNS = 4
+MORE_RUNS = 4
+"""At the most, with kills without delay in phases that were missed: on a busy machine a kill comes late."""
+HITS_A_PHASE = 2
 LONGEST_DELAY = {"rollout": 0.1, "scoring": 0.03, "sync": 0.03, "snapshot": 0.15}
 """Seconds after the beginning of a phase within which the kill falls; 0.02 where nothing is said."""
 
@@ -31,6 +34,12 @@ def schedule(draw: random.Random) -> list[list[tuple[int, str]]]:
     draw.shuffle(kills)
     runs = [[(draw.randint(1, STEPS), phase) for phase in kills[index::RUNS]] for index in range(RUNS)]
     return [sorted(run) for run in runs]
+
+
+def missed(hits: Counter[str]) -> list[tuple[int, str]]:
+    """Kills in the phases that were not struck often enough."""
+    phases = [phase for phase in PHASES for _ in range(HITS_A_PHASE - hits[phase])]
+    return [(step, phase) for step, phase in enumerate(phases[:STEPS], start=1)]
 
 
 def kill_in(launcher: Launcher, world: Path, run_dir: Path, step: int, phase: str, delay: float) -> Beat | None:
@@ -70,10 +79,14 @@ def test_killed_judge_workers_change_nothing(world: Path, whole: dict, launcher:
 def test_killed_anywhere_and_gone_on_is_never_killed(world: Path, whole: dict, launcher: Launcher) -> None:
     draw = random.Random(20)
     hits: Counter[str] = Counter()
-    for number, kills in enumerate(schedule(draw)):
+    runs = schedule(draw)
+    for number in range(RUNS + MORE_RUNS):
+        kills = runs[number] if number < RUNS else missed(hits)
+        if not kills:
+            break
         run_dir = world / f"killed-{number}"
         for step, phase in kills:
-            delay = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02))
+            delay = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02)) if number < RUNS else 0.0
             struck = kill_in(launcher, world, run_dir, step, phase, delay)
             hits[struck.phase if struck else "ended before"] += 1
             print(f"run {number}: aimed at {phase} of step {step}, struck {struck}", flush=True)
@@ -84,4 +97,4 @@ def test_killed_anywhere_and_gone_on_is_never_killed(world: Path, whole: dict, l
     for phase, count in hits.items():
         print(f"{phase:<20}{count:>6}")
     assert sum(count for phase, count in hits.items() if phase in PHASES) >= 20
-    assert all(hits[phase] >= 2 for phase in PHASES), hits
+    assert missed(hits) == [], hits
