@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -106,19 +106,15 @@ class Transport:
 
     def _post(self, moves: list[tuple[str, bool, list[Move], list[Move]]]) -> _Bucket:
         """Packs what this rank gives and starts the messages, to and from peers in ascending order."""
-        outgoing: dict[int, list[torch.Tensor]] = {}
-        sizes: dict[int, int] = {}
-        for name, _, sends, receives in moves:
-            for move in sends:
-                outgoing.setdefault(move.peer, []).append(self._held(name, move.rect).reshape(-1))
-            for move in receives:
-                if move.peer != self.rank:
-                    sizes[move.peer] = sizes.get(move.peer, 0) + move.rect.area
-        bucket = _Bucket(
-            moves,
-            incoming={peer: self._empty((size,)) for peer, size in sizes.items()},
-            outgoing={peer: torch.cat(parts) for peer, parts in outgoing.items()},
-        )
+        sends = [(name, move) for name, _, sent, _ in moves for move in sent]
+        receives = [move for _, _, _, received in moves for move in received if move.peer != self.rank]
+        bucket = _Bucket(moves, incoming=self._buffers(receives), outgoing=self._buffers([move for _, move in sends]))
+        filled = dict.fromkeys(bucket.outgoing, 0)
+        for name, move in sends:
+            first = filled[move.peer]
+            filled[move.peer] = first + move.rect.area
+            part = bucket.outgoing[move.peer][first : filled[move.peer]]
+            self._fill(part.view(_size(move.rect, len(self._shapes[name]))), name, move.rect)
         operations = [
             dist.P2POp(call, buffers[peer], peer)
             for call, buffers in ((dist.irecv, bucket.incoming), (dist.isend, bucket.outgoing))
@@ -135,6 +131,7 @@ class Transport:
         """Waits for a bucket and yields the tensors that it completes."""
         for work in bucket.works:
             work.wait()
+        bucket.works.clear()  # each holds its buffer
         bucket.outgoing.clear()
         read = dict.fromkeys(bucket.incoming, 0)
         for name, complete, _, receives in bucket.moves:
@@ -146,7 +143,7 @@ class Transport:
                 whole = self._fresh(name) if whole is None else whole
                 target = whole[move.rect.slices(whole.dim())]
                 if move.peer == self.rank:
-                    target.copy_(self._held(name, move.rect))
+                    self._fill(target, name, move.rect)
                     continue
                 first = read[move.peer]
                 read[move.peer] = first + move.rect.area
@@ -159,19 +156,14 @@ class Transport:
 
     # -- live parameters
 
-    def _held(self, name: str, rect: Rect) -> torch.Tensor:
-        """A region of a published tensor out of the live parameters: a view where it lies in one piece."""
+    def _fill(self, target: torch.Tensor, name: str, rect: Rect) -> None:
+        """Copies a region of a published tensor out of the live parameters, straight into its place."""
         pieces = self._live.get(name, [])
         found = [(tensor, copy, common) for tensor, copy in pieces if (common := _rect(copy).meet(rect)).area]
         if len(found) > 1 and _rect(found[0][1]).meet(rect) == rect:
             found = found[:1]
         if sum(common.area for _, _, common in found) != rect.area:
             raise DataError(f"{name}: the plan takes {rect} from rank {self.rank}, which does not hold it")
-        dimensions = len(self._shapes[name])
-        if len(found) == 1:
-            return _cut(*found[0], dimensions)
-        shape = (rect.row_end - rect.row, rect.column_end - rect.column)[:dimensions]
-        whole = self._empty(shape)
         for tensor, copy, common in found:
             inside = Rect(
                 common.row - rect.row,
@@ -179,8 +171,7 @@ class Transport:
                 common.column - rect.column,
                 common.column_end - rect.column,
             )
-            whole[inside.slices(dimensions)].copy_(_cut(tensor, copy, common, dimensions))
-        return whole
+            target[inside.slices(target.dim())].copy_(_cut(tensor, copy, common, target.dim()))
 
     def _view(self, name: str, receives: list[Move]) -> torch.Tensor | None:
         """The tensor itself, where one live parameter holds all of it and the engine needs all of it here."""
@@ -190,6 +181,13 @@ class Transport:
         tensor, copy = pieces[0]
         whole = _rect(copy) == receives[0].rect and receives[0].rect.area == math.prod(self._shapes[name])
         return tensor[copy.local_index] if whole else None
+
+    def _buffers(self, moves: Iterable[Move]) -> dict[int, torch.Tensor]:
+        """One buffer a peer, with room for all that goes to it or comes from it."""
+        sizes: dict[int, int] = {}
+        for move in moves:
+            sizes[move.peer] = sizes.get(move.peer, 0) + move.rect.area
+        return {peer: self._empty((size,)) for peer, size in sizes.items()}
 
     def _fresh(self, name: str) -> torch.Tensor:
         whole = self._empty(self._shapes[name])
@@ -208,6 +206,10 @@ def _rect(copy: Copy) -> Rect:
     rows, *columns = copy.hf_index
     column, column_end = (columns[0].start, columns[0].stop) if columns else (0, 1)
     return Rect(rows.start, rows.stop, column, column_end)
+
+
+def _size(rect: Rect, dimensions: int) -> tuple[int, ...]:
+    return (rect.row_end - rect.row, rect.column_end - rect.column)[:dimensions]
 
 
 def _cut(tensor: torch.Tensor, copy: Copy, common: Rect, dimensions: int) -> torch.Tensor:

@@ -2,13 +2,15 @@
 
 Arguments: a folder to work in, and a layout of test_engine_sync.LAYOUTS as JSON. What an engine's rank does not need
 arrives as NaN: an engine that read any of it would answer NaN. After each sync the engine's log-probabilities of what
-it drew are compared with Hugging Face's of the synced weights.
+it drew are compared with Hugging Face's of the synced weights. Then the sync of a run proves itself on both ranks, and
+must find the tensor that is made wrong on rank 1.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,19 @@ from tiny_models import engine_config, hf_logprobs, request, saved
 from megatron_seirenes.actor.model import build_modules, transformer_config
 from megatron_seirenes.architecture import read_architecture
 from megatron_seirenes.bridge.load import load_hf_folder
-from megatron_seirenes.bridge.plan import plan_sync
+from megatron_seirenes.bridge.plan import plan_of, plan_sync
 from megatron_seirenes.bridge.plan_layouts import EngineLayout, TrainingLayout
 from megatron_seirenes.bridge.sync_digest import differing, folder_digests, watched
 from megatron_seirenes.bridge.transport import Transport
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.distributed import World, start_distributed, stop_distributed
 from megatron_seirenes.rollouts.vllm_engine import VLLMEngine
+from megatron_seirenes.trainer.ranks import ProcessRanks
+from megatron_seirenes.trainer.weight_sync import WeightsDiffer, WeightSync
 
 BUCKET_BYTES = 100_000
 ENGINE_TENSOR = (1, 2)
+SPOILED = "self_attention.linear_proj.weight"
 WORLD = 2
 
 
@@ -48,7 +53,9 @@ def worst_difference(engine: VLLMEngine, folder: Path, rows: int) -> float:
     )
 
 
-def synced(kind: str, tensor: int, folders: list[Path], modules, config: Config, world: World) -> dict[str, Any]:
+def synced(
+    kind: str, tensor: int, folders: list[Path], modules, config: Config, world: World, ranks: ProcessRanks
+) -> dict[str, Any]:
     """Starts an engine on the weights of the first folder, syncs those of the second, and says how it went."""
     architecture = read_architecture(folders[1])
     plan = plan_sync(
@@ -81,13 +88,39 @@ def synced(kind: str, tensor: int, folders: list[Path], modules, config: Config,
         "buckets": transport.traffic.buckets,
         "buffers": transport.traffic.largest_buffers / BUCKET_BYTES,
     }
+    layout = config.model_copy(update={"rollout": engine_config(tensor=tensor).rollout})
+    seen["fault"] = fault_found(modules, layout, folders[1], ranks, engine)
     engine.close()
     return seen
+
+
+def fault_found(modules, config: Config, folder: Path, ranks: ProcessRanks, engine: VLLMEngine) -> str:
+    """What the run's own sync says of a wrong tensor on rank 1; without one it must say nothing."""
+    architecture = read_architecture(folder)
+
+    def sync(verify: str) -> None:
+        plan = plan_of(config, architecture, WORLD)
+        settings = {"folder": folder, "fresh": True, "dtype": "float32", "scratch": folder.parent / ".synced"}
+        WeightSync(modules, architecture, plan, ranks, verify=verify, **settings)(engine, 2)
+
+    sync("every")
+    sync("first")
+    spoiled = [one.data for name, one in modules[0].named_parameters() if name.endswith(SPOILED)][-1]
+    before = spoiled.clone()
+    spoiled += ranks.rank
+    try:
+        sync("first")
+    except WeightsDiffer as difference:
+        return str(difference)
+    finally:
+        spoiled.copy_(before)
+    return "nothing"
 
 
 def main(root: Path, parallel: dict[str, Any], kinds: list[str]) -> None:
     config = Config.model_validate({"model": {"dtype": "float32"}, "parallel": parallel})
     world = start_distributed(config.parallel)
+    ranks = ProcessRanks(1, world.data_rank, timedelta(minutes=10))
     seen = []
     for kind in kinds:
         folders = [root / f"{kind}{seed}" for seed in (0, 1)]
@@ -99,7 +132,7 @@ def main(root: Path, parallel: dict[str, Any], kinds: list[str]) -> None:
         with world.backend.actor_scope():
             modules = build_modules(architecture, transformer_config(architecture, config, world.backend))
             load_hf_folder(modules, architecture, folders[1])
-        seen += [synced(kind, tensor, folders, modules, config, world) for tensor in ENGINE_TENSOR]
+        seen += [synced(kind, tensor, folders, modules, config, world, ranks) for tensor in ENGINE_TENSOR]
     everyone: list[list[dict[str, Any]]] = [[] for _ in range(WORLD)]
     dist.all_gather_object(everyone, seen)
     if world.rank == 0:

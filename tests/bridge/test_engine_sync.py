@@ -1,7 +1,8 @@
 """The planned sync into real vLLM engines on two ranks: 20 pairs of a Megatron layout and an engine's.
 
-What the engine was given is, bit for bit, what the folder holds; the engine's log-probabilities are Hugging Face's; and
-no more than two buckets were under way. `-s` prints the table of docs/bridge.md.
+What the engine was given is, bit for bit, what the folder holds; the engine's log-probabilities are Hugging Face's; no
+more than two buckets were under way; and a wrong tensor of one rank is found on both.
+`-s` prints the table of docs/bridge.md.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def test_the_engine_says_what_hugging_face_says_of_the_synced_weights(layout: st
         assert one["worst"] < 1e-4, one
         assert one["old"] > 1e-2, "the old weights would have passed, too"
         assert one["buffers"] <= 2, one
+        assert "was given is not what" in one["fault"] and "o_proj.weight (observe" in one["fault"], one
     for pair in zip(*ranks, strict=True):
         assert sum(one["received"] for one in pair) == pair[0]["planned"], "more or less travelled than planned"
         worst, buffers = (max(one[key] for one in pair) for key in ("worst", "buffers"))
