@@ -20,11 +20,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from megatron_seirenes.bridge.hf_folder import HfFolder
 from megatron_seirenes.bridge.new_model import create_model_folder
 from megatron_seirenes.config.schema import NewModel
+from megatron_seirenes.conversion.verify import compare_tensors
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "convert_checkpoint.py"
 LAYOUTS = {
@@ -60,11 +59,10 @@ MOE = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call of the converter: seconds of wall time, the most anonymous memory it had in bytes, its exit code."""
+    """One call of the converter: seconds of wall time, and the most anonymous memory it had, in bytes."""
 
     seconds: float
     memory: int
-    code: int
 
 
 def run(*arguments: str | Path, kill_after: float | None = None) -> Run:
@@ -78,7 +76,7 @@ def run(*arguments: str | Path, kill_after: float | None = None) -> Run:
         time.sleep(0.01)
     if process.returncode and kill_after is None:
         raise RuntimeError(f"{TOOL.name} {' '.join(map(str, arguments))} ended with {process.returncode}")
-    return Run(time.monotonic() - started, memory, process.returncode)
+    return Run(time.monotonic() - started, memory)
 
 
 def anonymous_memory(process: int) -> int:
@@ -90,46 +88,29 @@ def anonymous_memory(process: int) -> int:
     return next((1_024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon")), 0)
 
 
-def differing(one: Path, other: Path) -> list[str]:
-    """The tensors whose names, dtypes or bits are not the same."""
-    with HfFolder(one) as left, HfFolder(other) as right:
-        names, both = {*left.names()} | {*right.names()}, {*left.names()} & {*right.names()}
-        return sorted(name for name in names if name not in both or not same(whole(left, name), whole(right, name)))
-
-
-def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    equal_kind = one.dtype == other.dtype and one.shape == other.shape
-    return equal_kind and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
-
-
-def whole(folder: HfFolder, name: str) -> torch.Tensor:
-    return folder.read(name, (slice(None),) * folder.dimensions(name))
-
-
 def largest_tensor(folder: Path) -> int:
+    """Bytes."""
     with HfFolder(folder) as source:
-        return max(whole(source, name).nbytes for name in source.names())
+        return max(source.read(name, (slice(None),) * source.dimensions(name)).nbytes for name in source.names())
 
 
 def round_trip(source: Path, layout: str, options: list[str], work: Path, idle: int) -> str:
     """One row of the table: there, back, the comparison, and kills on each way."""
     there, back, killed = work / "megatron", work / "back", work / "killed"
     out, home = run("to-megatron", source, there, *options), run("to-hf", there, back)
-    wrong = differing(source, back)
+    wrong = {*compare_tensors(source, there), *compare_tensors(back, there)}
     shard = max(file.stat().st_size for file in there.rglob("*") if file.is_file())
-    left = []
+    torn = []
     for share in SHARES:
         run("to-megatron", source, killed, *options, kill_after=share * out.seconds)
-        if killed.exists():  # renamed before the kill: then it must be whole
-            run("to-hf", killed, work / "of killed")
-            left += ["there"] * bool(differing(source, work / "of killed"))
+        torn += ["there"] * (killed.exists() and bool(compare_tensors(source, killed)))  # there: renamed before
         clear(work)
         run("to-hf", there, killed, kill_after=share * home.seconds)
-        left += ["back"] * (killed.exists() and bool(differing(source, killed)))
+        torn += ["back"] * (killed.exists() and bool(compare_tensors(killed, there)))
         clear(work)
     seconds = [f"{one.seconds:.1f} s" for one in (out, home)]
     memory = [megabytes(one.memory - idle) for one in (out, home)]
-    cells = (layout, str(len(wrong) or "none"), *seconds, *memory, megabytes(shard), ", ".join(left) or "none")
+    cells = (layout, str(len(wrong) or "none"), *seconds, *memory, megabytes(shard), ", ".join(torn) or "none")
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,6 +1,6 @@
 """Measures every layout of layout_cases.py against one process of Hugging Face; writes the table of docs/layouts.md.
 
-    python tests/actor/layout_table.py        measures and rewrites the table between its markers
+    PYTHONPATH=tests python tests/actor/layout_table.py        measures and rewrites the table between its markers
 
 One launch a number of ranks, many layouts in it. The reference knows nothing of packing: one sequence after the other.
 """
@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +18,7 @@ import tiny_hf
 import torch
 from actor_samples import averaged_sequences
 from layout_cases import CASES, NAMES, Case
+from torchrun import launch
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "layouts.md"
@@ -72,18 +70,8 @@ def measure(root: Path, cases: Sequence[Case]) -> list[dict[str, float]]:
     (ranks,) = {case.ranks for case in cases}
     described = root / "cases.json"
     described.write_text(json.dumps([dataclasses.asdict(case) for case in cases]), encoding="utf-8")
-    launch("layouts_program.py", ranks, root, described)
+    launch(HERE / "layouts_program.py", ranks, root, described)
     return json.loads((root / "found.json").read_text(encoding="utf-8"))
-
-
-def launch(program: str, ranks: int, *arguments: Path) -> None:
-    """Runs a program of this folder under torchrun, which picks the port itself."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parents[1])])
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command = [sys.executable, *torchrun, str(HERE / program), *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-6000:]
 
 
 def row(case: Case, found: dict[str, float]) -> str:

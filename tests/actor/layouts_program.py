@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from megatron.core.tensor_parallel.mappings import (
     gather_from_tensor_model_parallel_region,
 )
 from torch import Tensor
+from torchrun import free_port
 
 from megatron_seirenes.actor.actor import Actor
 from megatron_seirenes.actor.batch import MicroBatch, make_micro_batches
@@ -160,10 +160,12 @@ def over_all_ranks(seen: Mapping[str, float]) -> dict[str, float]:
     return {name: max(part[name] for part in parts) for name in seen}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def leave_world() -> None:
+    """Ends a world and makes ready for the next, which has a store of its own: groups of one name would meet in one."""
+    port = [free_port()]
+    dist.broadcast_object_list(port)
+    stop_distributed()
+    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port[0])}
 
 
 def main(root: Path, cases: Sequence[Case]) -> None:
@@ -172,11 +174,7 @@ def main(root: Path, cases: Sequence[Case]) -> None:
         world = start_distributed(configuration(case.parallel).parallel)
         reference = torch.load(root / f"{case.model}.pt")
         found.append(over_all_ranks(differences(case, root / case.model, reference, world)))
-        port = [free_port()]
-        dist.broadcast_object_list(port)
-        stop_distributed()
-        # Every world after torchrun's has a store of its own: groups of the same name would meet in one.
-        os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port[0])}
+        leave_world()
     if world.rank == 0:
         (root / "found.json").write_text(json.dumps(found), encoding="utf-8")
 

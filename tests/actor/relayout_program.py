@@ -7,21 +7,19 @@ the weights again. A distributed optimizer leaves moments in parts that no param
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from actor_samples import training_sequences, weighted_likelihood
-from layouts_program import free_port
+from layouts_program import leave_world
 
 from megatron_seirenes.actor.actor import Actor
 from megatron_seirenes.architecture import read_architecture
 from megatron_seirenes.bridge.gather import hf_tensors
 from megatron_seirenes.config.schema import Config
-from megatron_seirenes.device.distributed import start_distributed, stop_distributed
+from megatron_seirenes.device.distributed import start_distributed
 
 Weights = dict[str, torch.Tensor]
 
@@ -79,10 +77,7 @@ def run(case: dict[str, Any], root: Path) -> dict[str, Any]:
 def main(root: Path, cases: list[dict[str, Any]]) -> None:
     for case in cases:
         run(case, root)
-        port = [free_port()]
-        dist.broadcast_object_list(port)
-        stop_distributed()
-        os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port[0])}
+        leave_world()
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import layout_table
 import pytest
 import tiny_hf
 import torch
+from torchrun import launch
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for ranks, cases in ((1, ON_ONE), (2, ON_TWO), (1, BACK_ON_ONE)):
         described = root / "cases.json"
         described.write_text(json.dumps([one | {"data": ranks // one["dense"]} for one in cases]), encoding="utf-8")
-        layout_table.launch("relayout_program.py", ranks, root, described)
+        launch(Path(__file__).with_name("relayout_program.py"), ranks, root, described)
     return root
 
 

@@ -8,15 +8,13 @@ more than two buckets were under way; and a wrong tensor of one rank is found on
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from torchrun import launch
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+PROGRAM = Path(__file__).with_name("engine_sync_program.py")
+"""It writes what each rank saw of its engines, one dict an engine."""
 TENSOR = {"tensor": 2, "sequence_parallel": True}
 ALL, MOE = ["tied", "untied", "moe"], ["moe"]
 LAYOUTS = {
@@ -31,7 +29,8 @@ LAYOUTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_engine_says_what_hugging_face_says_of_the_synced_weights(layout: str, tmp_path: Path) -> None:
-    ranks = launched(tmp_path, LAYOUTS[layout])
+    launch(PROGRAM, 2, tmp_path, json.dumps(LAYOUTS[layout]), path=(PROGRAM.parents[1] / "rollouts",))
+    ranks = json.loads((tmp_path / "seen.json").read_text(encoding="utf-8"))
     for one in (one for rank in ranks for one in rank):
         assert one["wrong"] == [], one
         assert one["worst"] < 1e-4, one
@@ -44,23 +43,3 @@ def test_the_engine_says_what_hugging_face_says_of_the_synced_weights(layout: st
         first = pair[0]
         cells = (first["kind"], layout, first["tensor"], f"{first['planned']:,}", first["buckets"], f"{buffers:.2f}")
         print(f"\n| {' | '.join(map(str, cells))} | {worst:.0e} |", end="")
-
-
-def launched(folder: Path, case: dict) -> list[list[dict]]:
-    """What each rank saw of its engines, one dict an engine."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, HERE, ROOT / "tests" / "rollouts"))),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*launch, HERE / "engine_sync_program.py", folder, json.dumps(case)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=880,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads((folder / "seen.json").read_text(encoding="utf-8"))

@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from torchrun import launch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+PROGRAM = Path(__file__).with_name("sync_memory_program.py")
 MIB = 2**20
 BUCKET = 24 * MIB
 LARGEST_TENSOR = 8 * MIB
@@ -60,22 +57,8 @@ def test_a_sync_needs_no_more_memory_than_two_buckets_and_a_tensor(tmp_path: Pat
         for name, (model, parallel, tensor) in LAYOUTS.items()
     }
     (tmp_path / "layouts.json").write_text(json.dumps(cases), encoding="utf-8")
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "MALLOC_MMAP_THRESHOLD_": "65536",  # freed buffers go back at once, instead of into glibc's own pool
-    }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*launch, HERE / "sync_memory_program.py", tmp_path, tmp_path / "layouts.json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=880,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    # Freed buffers go back at once, instead of into glibc's own pool.
+    launch(PROGRAM, 2, tmp_path, tmp_path / "layouts.json", MALLOC_MMAP_THRESHOLD_="65536")
     seen = json.loads((tmp_path / "seen.json").read_text(encoding="utf-8"))
     for name, one in seen.items():
         cells = (name, f"{one['held'] / 1e6:.0f}", f"{one['received'] / 1e6:.0f}", one["buckets"])

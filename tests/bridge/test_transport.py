@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from fake_gpt import FakeGPT, tiny
+from torchrun import launch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from megatron_seirenes.bridge.megatron_writer import write_megatron_checkpoint
@@ -19,8 +17,7 @@ from megatron_seirenes.bridge.plan_layouts import EngineLayout, TrainingLayout
 from megatron_seirenes.bridge.transport import Transport
 from megatron_seirenes.errors import UsageError
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+PROGRAM = Path(__file__).with_name("transport_program.py")
 SHAPE = {
     "vocab_size": 98,
     "hidden_size": 32,
@@ -49,21 +46,7 @@ def save_models(root: Path) -> None:
 
 def test_every_layout_reaches_every_engine_and_bytes_are_those_planned(tmp_path: Path) -> None:
     save_models(tmp_path)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)]),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    done = subprocess.run(
-        [*launch, HERE / "transport_program.py", tmp_path],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    launch(PROGRAM, 4, tmp_path)
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert len(seen) >= 12
     assert all(pair["total"] == pair["bound"] for pair in seen)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from launching import PATIENCE, children_of, free_port
+from launching import PATIENCE, children_of
+from torchrun import free_port
 
 SIGNALS = ["--signals-to-handle=SIGTERM,SIGINT,SIGUSR1", "--shutdown-timeout=300"]
 PACKAGE = ("-m", "megatron_seirenes")

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from torchrun import free_port
 
 from megatron_seirenes.observe.records import read_records
 from megatron_seirenes.observe.writer import read_metrics
@@ -149,12 +150,6 @@ def train_ranks(
         )
         for rank in range(size)
     ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from tiny_world import write_world
+from torchrun import free_port, launch
 
 from megatron_seirenes.observe.writer import read_metrics
 
@@ -50,14 +50,13 @@ class World:
             {
                 "name": self.run_dir(name).name,
                 "overrides": [*overrides, f"run.collection_steps={steps}"],
-                "port": _free_port(),
+                "port": free_port(),
             }
             for name, overrides in layouts.items()
         ]
         path = self.folder / "cases.json"
         path.write_text(json.dumps(cases))
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        _run(*torchrun, str(HERE / "layout_program.py"), str(self.folder), str(path))
+        launch(HERE / "layout_program.py", processes, self.folder, path)
 
     def goes_on(self, processes: int, changes: Mapping[tuple[str, str], Sequence[str]]) -> None:
         """Copies of runs go on for another step; for each (layout before, layout after) the overrides after."""
@@ -109,9 +108,3 @@ def make_world(folder: Path, model: Mapping[str, Any]) -> World:
 def _run(*command: str) -> None:
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT)
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
