@@ -75,13 +75,13 @@ def load_checkpoint(folder: Path, modules: Sequence[MegatronModule], optimizer: 
     wanted = {**models, "optimizer": _tensors(sharded), "updates": 0}
     try:
         state = dist_checkpointing.load(wanted, str(folder))
+        whole = _filled(sharded, state["optimizer"])
     except (CheckpointingException, CheckpointException, *_UNREADABLE) as error:
         reason = (str(error).strip() or repr(error)).splitlines()[-1]
         raise DataError(f"{folder}: cannot be loaded as a checkpoint of this actor: {reason}") from error
     for name, module in zip(_model_names(modules), modules, strict=True):
         module.load_state_dict(state[name])
     optimizer.updates = state["updates"]
-    whole = _filled(sharded, state["optimizer"])
     _write_step(whole, optimizer.updates, torch_adam=bool(_torch_optimizers(optimizer)))
     with _step_beside_loaded_state():
         optimizer.megatron.load_state_dict(whole)
@@ -118,12 +118,17 @@ def _tensors(state: Any) -> Any:
 
 
 def _filled(state: Any, tensors: Any) -> Any:
-    """`state` with `tensors` in the places where `_tensors` found them, and everything else as it is."""
+    """`state` with `tensors` in the places where `_tensors` found them, and everything else as it is.
+
+    Raises ValueError for tensors that were taken from a state of another form.
+    """
     if isinstance(state, LocalNonpersistentObject):
         return state.unwrap()
     if isinstance(state, ShardedBase):
         return tensors
-    given = tensors or {}
+    given = {} if tensors is None else tensors
+    if not isinstance(given, dict):
+        raise ValueError("its optimizer state has the form of another version")
     if isinstance(state, dict):
         return {key: _filled(part, given.get(key)) for key, part in state.items()}
     if isinstance(state, list):

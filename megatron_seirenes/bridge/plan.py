@@ -6,15 +6,17 @@ node where there is one, otherwise the holders in turn. So a plan sends exactly 
 left to choose, who sends, is spread evenly.
 
 Tensors go in a fixed order, in *buckets*: runs of them of which no rank sends and receives more than `bucket_bytes`,
-both together. A tensor too large for one bucket is cut into slabs of rows. The order lets all stages and expert ranks
-send at once.
+both together. Two neighbouring buckets and the tensors that are put together of the first fit into twice that, so where
+a tensor is large its buckets are smaller. A tensor too large for one bucket is cut into slabs of rows. The order lets
+all stages and expert ranks send at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,8 @@ Bytes = npt.NDArray[np.int64]
 
 BUCKET_BYTES = 512 * 2**20
 RANKS_PER_NODE = 8
+SMALLEST_BUCKET = 4
+"""A bucket may always hold the `bucket_bytes` divided by this, however large its tensors are."""
 _ITEMSIZES = {"bfloat16": 2, "float32": 4}
 
 
@@ -151,18 +155,20 @@ def plan_sync(
     if bucket_bytes < 1 or ranks_per_node < 1:
         raise UsageError("a plan needs at least one byte a bucket and one rank a node")
     classes = tensor_classes(architecture, training, engine)
+    order = travel_order(architecture, training, engine)
+    assembled = _assembled(order, {name: one.rect.area * itemsize for one in classes for name in one.names})
     chooser = _SenderChooser(training.world, itemsize, ranks_per_node)
     steps_of: dict[str, list[Step]] = {}
     for one in classes:
-        steps_of.update(dict.fromkeys(one.names, chooser.steps(one, bucket_bytes)))
-    order = travel_order(architecture, training, engine)
+        room = _room(bucket_bytes, max(assembled[name] for name in one.names))
+        steps_of.update(dict.fromkeys(one.names, chooser.steps(one, room)))
     steps = tuple((name, step) for name in order for step in steps_of[name])
     return Plan(
         world=training.world,
         itemsize=itemsize,
         bound=lower_bound(classes, training.world, itemsize),
         steps=steps,
-        buckets=_buckets([step for _, step in steps], training.world, bucket_bytes),
+        buckets=_buckets(steps, assembled, training.world, bucket_bytes),
     )
 
 
@@ -252,14 +258,30 @@ def _moves_of(step: Step, rank: int) -> tuple[list[Move], list[Move]]:
     return sends, receives
 
 
-def _buckets(steps: Sequence[Step], world: int, bucket_bytes: int) -> tuple[int, ...]:
+def _assembled(order: Sequence[str], sizes: Mapping[str, int]) -> dict[str, int]:
+    """For each tensor the bytes held while it is put together: its own, and the one before, still with the engine."""
+    return {order[0]: sizes[order[0]]} | {name: sizes[before] + sizes[name] for before, name in pairwise(order)}
+
+
+def _room(bucket_bytes: int, assembled: int) -> int:
+    """What a bucket may hold of messages for a rank, so that two of them and `assembled` fit into two buckets."""
+    return max(bucket_bytes - assembled // 2, bucket_bytes // SMALLEST_BUCKET, 1)
+
+
+def _buckets(
+    steps: Sequence[tuple[str, Step]], assembled: Mapping[str, int], world: int, bucket_bytes: int
+) -> tuple[int, ...]:
+    """Where buckets begin and end. A bucket leaves room for its own tensors and, with it under way, the last one's."""
     edges = [0]
     held = np.zeros(world, dtype=np.int64)
-    for index, step in enumerate(steps):
+    before = largest = 0
+    for index, (name, step) in enumerate(steps):
         held = held + step.sent + step.received
-        if index > edges[-1] and int(held.max()) > bucket_bytes:
+        largest = max(largest, assembled[name])
+        if index > edges[-1] and int(held.max()) > _room(bucket_bytes, max(before, largest)):
             edges.append(index)
             held = step.sent + step.received
+            before, largest = largest, assembled[name]
     return (*edges, len(steps))
 
 

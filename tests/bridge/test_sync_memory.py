@@ -1,4 +1,4 @@
-"""What a sync costs in memory beside the model, as Linux counts it: two buckets, and the tensor that is put together.
+"""What a sync costs in memory beside the model, as Linux counts it: within two buckets, tensors put together included.
 
 `-s` prints the table of docs/bridge.md.
 """
@@ -15,10 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 PROGRAM = Path(__file__).with_name("sync_memory_program.py")
 MIB = 2**20
 BUCKET = 24 * MIB
-LARGEST_TENSOR = 8 * MIB
-"""The embedding."""
-SLACK = 2 * MIB
-"""For lists of moves and what gloo holds."""
+SLACK = MIB // 8
+"""Python's objects: lists of moves, messages."""
 SHAPE = {
     "vocab_size": 4096,
     "hidden_size": 512,
@@ -45,7 +43,7 @@ LAYOUTS = {
 
 
 @pytest.mark.slow
-def test_a_sync_needs_no_more_memory_than_two_buckets_and_a_tensor(tmp_path: Path) -> None:
+def test_a_sync_needs_no_more_memory_than_two_buckets(tmp_path: Path) -> None:
     for name, shape in MODELS.items():
         AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **SHAPE | shape)).save_pretrained(tmp_path / name)
     cases = {
@@ -65,4 +63,4 @@ def test_a_sync_needs_no_more_memory_than_two_buckets_and_a_tensor(tmp_path: Pat
         print(f"\n| {' | '.join(map(str, cells))} | {one['extra'] / MIB:.1f} |", end="")
     for name, one in seen.items():
         assert one["buckets"] > 2, f"{name}: nothing is shown where all of it fits into two buckets"
-        assert one["extra"] <= 2 * BUCKET + LARGEST_TENSOR + SLACK, (name, one)
+        assert one["extra"] <= 2 * BUCKET + SLACK, (name, one)
