@@ -30,6 +30,7 @@ from megatron_seirenes.actor.forward import MicroBatchSpan, Runner, Stopwatch
 from megatron_seirenes.actor.logprobs import LogprobOptions
 from megatron_seirenes.actor.model import build_modules, transformer_config
 from megatron_seirenes.actor.optimizer import ActorOptimizer, wrap_data_parallel
+from megatron_seirenes.actor.router_losses import router_with_losses
 from megatron_seirenes.actor.sequences import ResponseLogprobs, Tokens, TrainingSequence, UpdateReport
 from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.bridge.load import load_hf_folder
@@ -54,7 +55,8 @@ class Actor:
         self.sampled_vocabulary = sampled_vocabulary or architecture.vocabulary
         with backend.actor_scope():
             transformer = transformer_config(architecture, config, backend)
-            self.modules = build_modules(architecture, transformer)
+            router = router_with_losses(config.objective) if architecture.experts else None
+            self.modules = build_modules(architecture, transformer, router)
             for module in self.modules:
                 module.to(backend.device)
             self._wrapped = wrap_data_parallel(self.modules, transformer, config)
@@ -65,6 +67,8 @@ class Actor:
                 device=backend.device,
                 virtual_pipeline=config.parallel.virtual_pipeline,
                 context=ContextShare(parallel_state.get_context_parallel_rank(), config.parallel.context),
+                even_lengths=transformer.moe_token_dispatcher_type == "allgather",
+                router_losses=router is not None,
             )
         self._reference: list[Tensor] | None = None
 

@@ -3,8 +3,8 @@
 Megatron-Core packs sequences (THD layout) only through Transformer Engine; this module does the same with torch's
 `scaled_dot_product_attention`, one call a sequence, so that layers without Transformer Engine can be packed too.
 
-Invariants: a token sees only earlier tokens of its own sequence and itself; nothing is computed for padding, because
-there is none; key and value heads of grouped-query attention are never copied for their queries.
+Invariants: a token sees only earlier tokens of its own sequence and itself; padding is a sequence like any other;
+key and value heads of grouped-query attention are never copied for their queries.
 """
 
 from __future__ import annotations

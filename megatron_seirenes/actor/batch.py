@@ -1,15 +1,16 @@
 """Micro-batches: whole sequences laid end to end (THD), as tensors.
 
 The last token of a response is never fed in: nothing is predicted from it. Positions restart with every sequence.
-The only padding there is: under sequence parallelism the token count must divide by the tensor-parallel size, and a
-short extra sequence of its own fills it up. Under context parallelism every sequence is padded so that it can be cut,
-and a micro-batch holds this rank's part of it (`context.py`).
+Padding is a sequence of its own at the end, where there is any: under sequence parallelism the token count must divide
+by the tensor-parallel size, and an all-gather of experts' tokens wants as many of every rank (`filled_up`). Under
+context parallelism every sequence is padded so that it can be cut, and a micro-batch holds this rank's part of it
+(`context.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 import torch
@@ -27,13 +28,14 @@ WHOLE = ContextShare()
 class MicroBatch:
     """`tokens` (int64 [1, tokens]) are this rank's, `positions` (int64 [1, all tokens]) those of all context ranks.
 
-    `targets` are the response tokens, `rows` (int64) says from which of this rank's tokens each of those that it
-    predicts is predicted, and `slots` which of the targets these are (None: all). `members` are the indices of the
-    sequences in the caller's list, in the order they lie here.
+    `padding` (bool [1, tokens]) is True where a token is none. `targets` are the response tokens, `rows` (int64) says
+    from which of this rank's tokens each of those that it predicts is predicted, and `slots` which of the targets these
+    are (None: all). `members` are the indices of the sequences in the caller's list, in the order they lie here.
     """
 
     tokens: Tensor
     positions: Tensor
+    padding: Tensor
     packed: PackedSeqParams
     rows: Tensor
     targets: Tensor
@@ -79,6 +81,7 @@ def make_micro_batch(
 ) -> MicroBatch:
     """The sequences at `members` end to end, padded to a multiple of `alignment`. Without members: padding alone."""
     tokens: list[int] = []
+    real: list[bool] = []
     rows: list[int] = []
     slots: list[int] = []
     lengths: list[int] = []
@@ -87,24 +90,46 @@ def make_micro_batch(
         inputs = (*sequence.prompt_ids, *sequence.response_ids[:-1])
         lengths.append(context.padded(len(inputs)))
         first = len(sequence.prompt_ids) - 1  # predicts the first response token
-        for row, position in enumerate(context.own(lengths[-1]), start=len(tokens)):
+        own = context.own(lengths[-1])
+        for row, position in enumerate(own, start=len(tokens)):
             if first <= position < len(inputs):
                 rows.append(row)
                 slots.append(len(targets) + position - first)
-        tokens += [inputs[position] if position < len(inputs) else 0 for position in context.own(lengths[-1])]
+        tokens += [inputs[position] if position < len(inputs) else 0 for position in own]
+        real += [position < len(inputs) for position in own]
         targets += sequence.response_ids
-    padding = context.padding(len(tokens), alignment)
-    if padding:
-        lengths.append(padding)
-        tokens += [0] * (padding // context.size)
-    return MicroBatch(
+    batch = MicroBatch(
         tokens=_integers(tokens, device)[None],
         positions=_integers(chain.from_iterable(map(range, lengths)), device)[None],
+        padding=~torch.tensor(real, dtype=torch.bool, device=device)[None],
         packed=_packed(lengths, device),
         rows=_integers(rows, device),
         targets=_integers(targets, device),
         members=tuple(members),
         slots=None if context.size == 1 else _integers(slots, device),
+    )
+    return _padded(batch, context.padding(len(tokens), alignment), context.size)
+
+
+def filled_up(batch: MicroBatch, tokens: int, context: ContextShare = WHOLE) -> MicroBatch:
+    """`batch` with padding behind it, so that this rank has `tokens` of its tokens: not fewer than it has.
+
+    Under context parallelism `tokens` is even: a rank's part of a sequence is two equal chunks.
+    """
+    return _padded(batch, (tokens - batch.tokens.shape[1]) * context.size, context.size)
+
+
+def _padded(batch: MicroBatch, length: int, ranks: int) -> MicroBatch:
+    """`batch` with one more sequence of padding, `length` tokens over all `ranks`."""
+    if not length:
+        return batch
+    device, own = batch.tokens.device, length // ranks
+    return replace(
+        batch,
+        tokens=torch.cat([batch.tokens, batch.tokens.new_zeros((1, own))], dim=1),
+        positions=torch.cat([batch.positions, torch.arange(length, device=device)[None]], dim=1),
+        padding=torch.cat([batch.padding, batch.padding.new_ones((1, own))], dim=1),
+        packed=_packed([*batch.packed.cu_seqlens_q.diff().tolist(), length], device),
     )
 
 
@@ -114,7 +139,7 @@ def _input_length(sequence: Tokens) -> int:
 
 def _packed(lengths: Sequence[int], device: torch.device) -> PackedSeqParams:
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-    longest = max(lengths)
+    longest = max(lengths, default=0)
     return PackedSeqParams(
         qkv_format="thd", cu_seqlens_q=bounds, cu_seqlens_kv=bounds, max_seqlen_q=longest, max_seqlen_kv=longest
     )

@@ -21,7 +21,7 @@ from megatron.core.tensor_parallel.mappings import (
 )
 from torch import Tensor
 
-from megatron_seirenes.actor.batch import MicroBatch, make_micro_batch
+from megatron_seirenes.actor.batch import MicroBatch, filled_up, make_micro_batch
 from megatron_seirenes.actor.context import ContextShare, combined
 from megatron_seirenes.actor.logprobs import LogprobOptions, token_logprobs
 from megatron_seirenes.actor.router_losses import average_router_losses
@@ -84,7 +84,8 @@ def score_responses(
 class Runner:
     """Forward, and forward with backward, over lists of micro-batches.
 
-    Ranks that work in step must run as many micro-batches: shorter lists are filled up with empty ones.
+    Ranks that work in step must run as many micro-batches: shorter lists are filled up with empty ones. With
+    `even_lengths` all micro-batches of a pass are padded to the tokens of the longest on any rank.
     """
 
     def __init__(
@@ -94,12 +95,16 @@ class Runner:
         device: torch.device,
         virtual_pipeline: int | None,
         context: ContextShare,
+        even_lengths: bool = False,
+        router_losses: bool = False,
     ):
         self.options = options
         self.alignment = alignment
         self.device = device
         self.context = context
         self.virtual_pipeline = virtual_pipeline
+        self.even_lengths = even_lengths
+        self.router_losses = router_losses
         self.stopwatch: Stopwatch | None = None
 
     @torch.no_grad()
@@ -123,7 +128,8 @@ class Runner:
             return loss, torch.zeros((), dtype=torch.int, device=self.device), result
 
         filled = self._filled(batches)
-        average_router_losses(modules, filled)
+        if self.router_losses:
+            average_router_losses(modules, filled)
         results = self._run(modules, filled, summed, forward_only=False)
         return [result for result in results if result is not None]
 
@@ -143,6 +149,7 @@ class Runner:
                 position_ids=batch.positions,
                 attention_mask=None,
                 packed_seq_params=batch.packed,
+                padding_mask=batch.padding if self.router_losses and not forward_only else None,
                 output_processor=score_responses,
                 output_processor_context=(batch, self.options),
             )
@@ -155,7 +162,7 @@ class Runner:
             data_iterator=[iter(batches) for _ in modules] if several else iter(batches),
             model=list(modules) if several else modules[0],
             num_microbatches=len(batches),
-            seq_length=longest,
+            seq_length=longest * self.context.size,
             micro_batch_size=1,
             forward_only=forward_only,
             collect_non_loss_data=forward_only,
@@ -165,15 +172,18 @@ class Runner:
         return results
 
     def _filled(self, batches: Sequence[MicroBatch]) -> list[MicroBatch]:
-        count = max(1, len(batches))
+        count, longest = max(1, len(batches)), max((batch.tokens.shape[1] for batch in batches), default=0)
         if parallel_state.get_data_parallel_world_size() > 1:
-            most = torch.tensor(count, device=self.device)
+            most = torch.tensor([count, longest], device=self.device)
             dist.all_reduce(most, op=dist.ReduceOp.MAX, group=parallel_state.get_data_parallel_group())
-            count = int(most)
+            count, longest = most.tolist()
         if self.virtual_pipeline is not None:  # the interleaved schedule wants a multiple of the pipeline size
             count += -count % parallel_state.get_pipeline_model_parallel_world_size()
         empty = [make_micro_batch((), (), self.alignment, self.device, self.context)] * (count - len(batches))
-        return [*batches, *empty]
+        if not self.even_lengths:
+            return [*batches, *empty]
+        longest = max([longest, *(batch.tokens.shape[1] for batch in empty)])
+        return [filled_up(batch, longest, self.context) for batch in (*batches, *empty)]
 
 
 def _from_last_stage(outputs: list[Tensor], batches: Sequence[MicroBatch]) -> list[Tensor]:

@@ -11,6 +11,9 @@ Refuses FP8 where it cannot run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,16 +21,18 @@ import torch.nn.functional as F
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
+from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
 
 from megatron_seirenes.actor.attention import PackedAttention
-from megatron_seirenes.actor.router_losses import router_loss_fields
 from megatron_seirenes.architecture import Architecture
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.backend import Backend
 from megatron_seirenes.errors import MissingComponentError, UsageError
+
+RouterBuilder = Callable[..., torch.nn.Module]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _ROUTER_DTYPES = {"float32": "fp32", "float64": "fp64", None: None}
@@ -80,6 +85,7 @@ def transformer_config(architecture: Architecture, config: Config, backend: Back
             "sequence parallelism only; set parallel.sequence_parallel to true"
         )
     parallel, dtype = config.parallel, DTYPES[config.model.dtype]
+    dispatcher = parallel.expert_dispatcher if architecture.experts else "alltoall"
     return TransformerConfig(
         num_layers=architecture.layers,
         hidden_size=architecture.hidden,
@@ -108,8 +114,9 @@ def transformer_config(architecture: Architecture, config: Config, backend: Back
         expert_model_parallel_size=parallel.expert,
         expert_tensor_parallel_size=parallel.expert_tensor,
         sequence_parallel=parallel.sequence_parallel and parallel.tensor > 1,
-        variable_seq_lengths=parallel.pipeline > 1,
-        moe_token_dispatcher_type="alltoall",  # the only one that takes variable lengths; checked in dense models too
+        # All-gather takes one length only (forward.py pads to it); Megatron-Core checks this in dense models too.
+        variable_seq_lengths=parallel.pipeline > 1 and dispatcher == "alltoall",
+        moe_token_dispatcher_type=dispatcher,
         # Megatron-Core's "per token" mode averages nowhere: see optimizer.py for why losses must be summed.
         calculate_per_token_loss=True,
         init_method=torch.nn.init.zeros_,
@@ -133,7 +140,7 @@ def _expert_fields(architecture: Architecture, config: Config, backend: Backend)
         # Softmax over the chosen experts equals softmax over all, renormalised; over all first when it is not.
         "moe_router_pre_softmax": not experts.normalize_weights,
         "moe_router_dtype": _ROUTER_DTYPES[config.precision.router_dtype],
-        **router_loss_fields(config.objective),
+        "moe_router_load_balancing_type": "none",  # router_losses.py has its own
         "moe_grouped_gemm": backend.is_cuda,
         "moe_permute_fusion": backend.is_cuda,
     }
@@ -162,13 +169,22 @@ def _refuse_unbuilt(config: Config, backend: Backend) -> None:
         raise MissingComponentError("precision.fp8 needs Transformer Engine on CUDA; this machine has no CUDA device")
 
 
-def layer_spec(config: TransformerConfig, vp_stage: int | None) -> TransformerBlockSubmodules:
-    """The layers of one pipeline chunk: Transformer Engine's, or local ones with our norm and packed attention."""
+def layer_spec(
+    config: TransformerConfig, vp_stage: int | None, router: RouterBuilder | None = None
+) -> TransformerBlockSubmodules:
+    """The layers of one pipeline chunk: Transformer Engine's, or local ones with our norm and packed attention.
+
+    `router` builds the routers of a mixture of experts; None: Megatron-Core's own.
+    """
     if config.transformer_impl == "transformer_engine":
-        return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
+        block = get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
+        for one in block.layer_specs or []:
+            _set_router(one, router)
+        return block
     layer = get_gpt_layer_local_spec(
         num_experts=config.num_moe_experts, qk_layernorm=config.qk_layernorm, normalization="RMSNorm"
     )
+    _set_router(layer, router)
     layer.submodules.input_layernorm = RMSNorm
     layer.submodules.pre_mlp_layernorm = RMSNorm
     attention = layer.submodules.self_attention.submodules
@@ -180,17 +196,31 @@ def layer_spec(config: TransformerConfig, vp_stage: int | None) -> TransformerBl
     return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=RMSNorm)
 
 
-def build_modules(architecture: Architecture, config: TransformerConfig) -> list[GPTModel]:
-    """This rank's model chunks: one, or `virtual_pipeline` of them, in order of depth. Call within the actor scope."""
+def _set_router(layer: ModuleSpec, router: RouterBuilder | None) -> None:
+    if router is None:
+        return
+    mlp = layer.submodules.mlp
+    layer.submodules.mlp = partial(mlp.func, submodules=replace(mlp.keywords["submodules"], router=router))
+
+
+def build_modules(
+    architecture: Architecture, config: TransformerConfig, router: RouterBuilder | None = None
+) -> list[GPTModel]:
+    """This rank's model chunks: one, or `virtual_pipeline` of them, in order of depth. Call within the actor scope.
+
+    `router` builds the routers of a mixture of experts; None: Megatron-Core's own.
+    """
     chunks = config.virtual_pipeline_model_parallel_size
     stages: list[int | None] = [None] if chunks is None else list(range(chunks))
-    return [_build_chunk(architecture, config, stage) for stage in stages]
+    return [_build_chunk(architecture, config, stage, router) for stage in stages]
 
 
-def _build_chunk(architecture: Architecture, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
+def _build_chunk(
+    architecture: Architecture, config: TransformerConfig, vp_stage: int | None, router: RouterBuilder | None
+) -> GPTModel:
     model = PackedGPTModel(
         config=config,
-        transformer_layer_spec=layer_spec(config, vp_stage),
+        transformer_layer_spec=layer_spec(config, vp_stage, router),
         vocab_size=padded_vocabulary(architecture.vocabulary, config.tensor_model_parallel_size),
         max_sequence_length=architecture.max_positions,
         pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage),

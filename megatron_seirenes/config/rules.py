@@ -87,23 +87,9 @@ def training_faults(config: Config, *, cuda: bool | None = None, world_size: int
         faults.append(Fault("precision.fp8", f"{config.precision.fp8} needs a CUDA device, and this machine has none"))
     if config.rollout.expert_parallel and cuda is False:
         faults.append(Fault("rollout.expert_parallel", f"true needs a CUDA device: {NO_EXPERT_PARALLEL}"))
-    if cuda is False:
-        faults += experts_gather_evenly(config)
     if world_size is not None:
         faults += layout_fits(config, world_size)
     return [render(fault, {}) for fault in faults]
-
-
-def experts_gather_evenly(config: Config) -> Iterator[Fault]:
-    """The ranks that share an expert gather its tokens, and with experts spread each has another number of them."""
-    parallel = config.parallel
-    expert_tensor = parallel.expert_tensor or parallel.tensor
-    if parallel.expert > 1 and expert_tensor > 1:
-        yield Fault(
-            "parallel.expert_tensor",
-            f"{expert_tensor} together with parallel.expert {parallel.expert} needs CUDA devices: gloo gathers only "
-            "equal numbers of tokens. Set parallel.expert_tensor to 1",
-        )
 
 
 def layout_fits(config: Config, world_size: int) -> Iterator[Fault]:

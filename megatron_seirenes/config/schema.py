@@ -72,6 +72,7 @@ class ParallelSection(Section):
     context: PositiveInt = 1
     expert: PositiveInt = 1
     expert_tensor: PositiveInt | None = None
+    expert_dispatcher: Literal["alltoall", "allgather"] = "alltoall"
     sequence_parallel: bool = False
     distributed_optimizer: bool = False
 

@@ -121,11 +121,46 @@ def _splits_as_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
     return move
 
 
+def _gathers_any_lengths(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Gathers parts of different lengths along dimension 0: filled up to the longest, and cut again."""
+
+    def gather(
+        input_: torch.Tensor, group: Any, output_split_sizes: Any = None, use_global_buffer: bool = False
+    ) -> torch.Tensor:
+        if output_split_sizes is None or group.size() == 1:
+            return original(input_, group, output_split_sizes, use_global_buffer)
+        lengths = [int(length) for length in output_split_sizes]
+        filled = input_.new_zeros((max(lengths), *input_.shape[1:]))
+        filled[: len(input_)] = input_
+        parts = [torch.empty_like(filled) for _ in lengths]
+        torch.distributed.all_gather(parts, filled, group=group)
+        return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+
+    return gather
+
+
+def _scatters_any_lengths(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Sums over the group and keeps this rank's part along dimension 0, where the parts differ in length."""
+
+    def reduce_scatter(
+        input_: torch.Tensor, group: Any, input_split_sizes: Any = None, use_global_buffer: bool = False
+    ) -> torch.Tensor:
+        if input_split_sizes is None or group.size() == 1:
+            return original(input_, group, input_split_sizes, use_global_buffer)
+        lengths = [int(length) for length in input_split_sizes]
+        summed = input_.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(summed, group=group)
+        return summed.split(lengths)[group.rank()].clone()
+
+    return reduce_scatter
+
+
 @functools.cache
 def shims() -> tuple[Shim, ...]:
     """The table. Imports Megatron-Core, so that none of it is ever imported while torch is patched."""
     for module in ("models.gpt.gpt_layer_specs", "optimizer", "pipeline_parallel.schedules", "dist_checkpointing"):
         importlib.import_module(f"megatron.core.{module}")
+    from megatron.core.tensor_parallel import mappings
     from megatron.core.tensor_parallel import random as megatron_random
     from megatron.core.transformer.moe import token_dispatcher
 
@@ -167,6 +202,20 @@ def shims() -> tuple[Shim, ...]:
             _splits_as_numpy,
             "a tensor that is on the CPU already stays a tensor, but all_to_all_single wants a list of split sizes",
             ("tensor", "as_numpy", "record_stream"),
+        ),
+        Shim(
+            mappings,
+            "_gather_along_first_dim",
+            _gathers_any_lengths,
+            "the ranks that share an expert have different numbers of tokens, and gloo gathers equal ones only",
+            ("input_", "group", "output_split_sizes", "use_global_buffer"),
+        ),
+        Shim(
+            mappings,
+            "_reduce_scatter_along_first_dim",
+            _scatters_any_lengths,
+            "as above",
+            ("input_", "group", "input_split_sizes", "use_global_buffer"),
         ),
     )
     for shim in table:

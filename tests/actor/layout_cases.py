@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 LLAMA, TIED, MOE = "deep_llama", "deep_qwen3_tied", "deep_qwen3_moe"
 NAMES = {LLAMA: "dense, untied", TIED: "dense, tied", MOE: "mixture of experts"}
+LOSSES = {"router_balance": "balance loss", "router_z": "z-loss"}
 _SIZES = {
     "tensor": "TP {}",
     "pipeline": "PP {}",
@@ -19,12 +20,22 @@ _SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A layout of `model` over `ranks` processes; `fault` names what is broken on purpose."""
+    """A layout of `model` over `ranks` processes; `fault` names what is broken on purpose.
+
+    `objective` holds coefficients of router losses, `budget` the tokens of a micro-batch.
+    """
 
     model: str
     ranks: int
     parallel: dict[str, Any]
     fault: str = ""
+    objective: dict[str, float] = field(default_factory=dict)
+    budget: int = 14
+
+    @property
+    def reference(self) -> str:
+        """The name of the single-process numbers: those of the model, under the losses of the routers."""
+        return "-".join([self.model, *(f"{name}={value}" for name, value in sorted(self.objective.items()))])
 
     @property
     def data(self) -> int:
@@ -42,6 +53,9 @@ class Case:
             parts.append(f"DP {self.data}")
         if self.parallel.get("distributed_optimizer"):
             parts.append("distributed optimizer")
+        if self.parallel.get("expert_dispatcher") == "allgather":
+            parts.append("all-gather")
+        parts += [LOSSES[name] for name in self.objective]
         return " · ".join(parts)
 
 
@@ -52,12 +66,24 @@ def _cases(model: str, ranks: int, *layouts: dict[str, Any]) -> list[Case]:
 _TP2 = {"tensor": 2, "sequence_parallel": True}
 _TP4 = {"tensor": 4, "sequence_parallel": True}
 _ZERO = {"distributed_optimizer": True}
+_GATHER = {"expert_dispatcher": "allgather"}
+_Z = {"router_z": 0.2}
+_BOTH = {"router_balance": 0.3, **_Z}
+_ONE_MICRO_BATCH = 1_000
+
+
+def _routed(ranks: int, objective: dict[str, float], *layouts: dict[str, Any], budget: int = 14) -> list[Case]:
+    return [Case(MOE, ranks, layout, objective=objective, budget=budget) for layout in layouts]
+
 
 CASES: tuple[Case, ...] = (
     *_cases(LLAMA, 2, {"tensor": 2}, _TP2, {"pipeline": 2}, {"context": 2}, {}, _ZERO),
     *_cases(TIED, 2, _TP2, {"pipeline": 2}),
     *(Case(model, 2, {"pipeline": 2, "virtual_pipeline": 2}) for model in (LLAMA, TIED, MOE)),
     *_cases(MOE, 2, _TP2, {"pipeline": 2}, {"context": 2}, {"expert": 2}, {"expert": 2, **_ZERO}, _ZERO),
+    *_cases(MOE, 2, {"expert": 2, **_GATHER}, {**_TP2, **_GATHER}, {"pipeline": 2, **_GATHER}),
+    *_routed(2, _Z, _TP2, {"pipeline": 2}, {"context": 2}, {"expert": 2}, {"expert": 2, **_GATHER}),
+    *_routed(2, _BOTH, _TP2, {"pipeline": 2}, {"context": 2}, budget=_ONE_MICRO_BATCH),
     *_cases(LLAMA, 4, _TP4, {"context": 4}, {**_TP2, "pipeline": 2}, {**_TP2, **_ZERO}, {"context": 2, **_ZERO}),
     *_cases(TIED, 4, {"pipeline": 4}, {**_TP2, "context": 2}, {"pipeline": 2, "context": 2}, {"pipeline": 2, **_ZERO}),
     *_cases(
@@ -70,7 +96,21 @@ CASES: tuple[Case, ...] = (
         {**_TP2, "expert": 2, "expert_tensor": 1},
         {**_TP2, "context": 2, "expert": 4, "expert_tensor": 1},
         {**_TP2, "expert_tensor": 2},
+        {**_TP2, "expert": 2, "expert_tensor": 2},
         {"context": 2, **_ZERO},
+        {"expert": 2, "pipeline": 2, **_GATHER},
+        {"expert": 2, "context": 2, **_GATHER},
+        {**_TP2, "expert": 2, "expert_tensor": 1, **_GATHER},
+        {**_TP2, "expert": 2, "expert_tensor": 2, **_GATHER},
+    ),
+    *_routed(4, _Z, {**_TP2, "pipeline": 2}, {**_TP2, "expert": 2, "expert_tensor": 2, **_GATHER}),
+    *_routed(
+        4,
+        _BOTH,
+        {**_TP2, "pipeline": 2},
+        {**_TP2, "context": 2},
+        {**_TP2, "context": 2, "expert": 2, "expert_tensor": 2, **_GATHER},
+        budget=_ONE_MICRO_BATCH,
     ),
     *_cases(
         LLAMA, 8, {**_TP2, "pipeline": 2, "context": 2}, {**_TP2, "pipeline": 2, **_ZERO}, {**_TP4, "pipeline": 2}
@@ -86,7 +126,11 @@ CASES: tuple[Case, ...] = (
         {**_TP2, "expert": 4, "expert_tensor": 1, **_ZERO},
         {**_TP2, "pipeline": 2, "expert": 2, "expert_tensor": 1},
         {**_TP2, "pipeline": 2, "expert_tensor": 2},
+        {**_TP2, "pipeline": 2, "expert": 2, "expert_tensor": 2},
+        {**_TP2, "expert": 4, "expert_tensor": 2, **_ZERO},
         {**_TP2, "pipeline": 2, "context": 2, "expert": 4, "expert_tensor": 1},
+        {**_TP2, "pipeline": 2, "expert": 2, "expert_tensor": 2, **_GATHER},
+        {"expert": 4, "pipeline": 2, **_GATHER, **_ZERO},
     ),
 )
 

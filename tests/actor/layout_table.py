@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import tiny_hf
 import torch
 from actor_samples import averaged_sequences
 from layout_cases import CASES, NAMES, Case
+from router_reference import router_losses
 from torchrun import launch
 
 HERE = Path(__file__).resolve().parent
@@ -34,11 +35,12 @@ def make_references(root: Path) -> None:
     """Writes every model as a Hugging Face folder, and what one process makes of it."""
     for name in tiny_hf.DEEP_CONFIGS:
         tiny_hf.save_model(tiny_hf.make_model(name), root / name)
-        torch.save(_reference(name), root / f"{name}.pt")
+    for case in {case.reference: case for case in CASES}.values():
+        torch.save(_reference(case.model, case.objective), root / f"{case.reference}.pt")
 
 
-def _reference(name: str) -> dict[str, Any]:
-    """The same numbers as in layouts_program.py, from Hugging Face and torch."""
+def _reference(name: str, objective: Mapping[str, float]) -> dict[str, Any]:
+    """The same numbers as in layouts_program.py, from Hugging Face and torch. The loss is without the routers' own."""
     from layouts_program import configuration
 
     section = configuration({}).optimizer
@@ -47,7 +49,7 @@ def _reference(name: str) -> dict[str, Any]:
     logits = [tiny_hf.response_logits(model, one.prompt_ids, one.response_ids).detach() for one in sequences]
     scores = [tiny_hf.response_scores(model, one.prompt_ids, one.response_ids) for one in sequences]
     loss = -sum(one.weight * logprobs.sum() for one, (logprobs, _) in zip(sequences, scores, strict=True))
-    loss.backward()
+    (loss + (router_losses(model, sequences, objective) if objective else 0.0)).backward()
     gradients = {key: value.grad.clone() for key, value in model.named_parameters()}
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), section.gradient_clip)
     groups = [

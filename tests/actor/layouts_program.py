@@ -5,6 +5,7 @@ Every rank compares what it computed; the largest difference over all ranks is w
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -26,23 +27,25 @@ from torch import Tensor
 from torchrun import free_port
 
 from megatron_seirenes.actor.actor import Actor
-from megatron_seirenes.actor.batch import MicroBatch, make_micro_batches
+from megatron_seirenes.actor.batch import MicroBatch, filled_up, make_micro_batches
 from megatron_seirenes.actor.context import ContextShare
 from megatron_seirenes.architecture import read_architecture
 from megatron_seirenes.bridge.gather import hf_tensors
 from megatron_seirenes.config.schema import Config
 from megatron_seirenes.device.distributed import World, start_distributed, stop_distributed
 
-BUDGET = 14
 CLIP = 0.1
 
 
-def configuration(parallel: Mapping[str, Any]) -> Config:
+def configuration(
+    parallel: Mapping[str, Any], objective: Mapping[str, float] | None = None, budget: int = 14
+) -> Config:
     return Config.model_validate(
         {
             "model": {"dtype": "float32"},
             "parallel": parallel,
-            "actor": {"micro_batch_tokens": BUDGET, "logprob_chunk_tokens": 5},
+            "objective": dict(objective or {}),
+            "actor": {"micro_batch_tokens": budget, "logprob_chunk_tokens": 5},
             "optimizer": {"lr": 1e-2, "epsilon": 1e-3, "gradient_clip": CLIP},
         }
     )
@@ -71,7 +74,11 @@ def response_logits(actor: Actor) -> dict[int, Tensor]:
     sequences, parallel = averaged_sequences(), actor.config.parallel
     alignment = parallel.tensor if parallel.sequence_parallel else 1
     share = ContextShare(parallel_state.get_context_parallel_rank(), parallel.context)
-    batches = make_micro_batches(sequences, BUDGET, alignment, actor.backend.device, share)
+    budget = actor.config.actor.micro_batch_tokens
+    batches = make_micro_batches(sequences, budget, alignment, actor.backend.device, share)
+    longest = max(batch.tokens.shape[1] for batch in batches)
+    if parallel.expert_dispatcher == "allgather":
+        batches = [filled_up(batch, longest, share) for batch in batches]
 
     def step(left: Any, model: torch.nn.Module) -> tuple[Tensor, Any]:
         batch = next(left)
@@ -91,7 +98,7 @@ def response_logits(actor: Actor) -> dict[int, Tensor]:
             data_iterator=[iter(batches) for _ in actor.modules],
             model=[module.eval() for module in actor.modules],
             num_microbatches=len(batches),
-            seq_length=max(batch.tokens.shape[1] for batch in batches),
+            seq_length=longest * share.size,
             micro_batch_size=1,
             forward_only=True,
             collect_non_loss_data=True,
@@ -118,7 +125,7 @@ def plant(actor: Actor, fault: str) -> None:
 def differences(case: Case, folder: Path, reference: Mapping[str, Any], world: World) -> dict[str, float]:
     """The largest absolute difference of each kind, over all elements, on this rank."""
     architecture = read_architecture(folder)
-    actor = Actor(architecture, configuration(case.parallel), world.backend)
+    actor = Actor(architecture, configuration(case.parallel, case.objective, case.budget), world.backend)
     actor.load_hf(folder)
     plant(actor, case.fault)
     sequences = averaged_sequences()
@@ -137,7 +144,17 @@ def differences(case: Case, folder: Path, reference: Mapping[str, Any], world: W
         for parameter in (one for module in actor.modules for one in module.parameters()):
             parameter.data.copy_(parameter.main_grad / clipped_by)
         seen["gradients"] = _difference(actor, reference["gradients"])
+    let_go(actor)
     return seen
+
+
+def let_go(actor: Actor) -> None:
+    """Expert dispatchers keep tensors of the last pass, and with their graph the whole model, beyond its end."""
+    parts = (part for module in actor.modules for part in module.modules())
+    for dispatcher in filter(None, (getattr(part, "token_dispatcher", None) for part in parts)):
+        for name, value in list(vars(dispatcher).items()):
+            if isinstance(value, Tensor):
+                setattr(dispatcher, name, None)
 
 
 def _logprobs(scores: Any) -> Tensor:
@@ -164,6 +181,7 @@ def leave_world() -> None:
     """Ends a world and makes ready for the next, which has a store of its own: groups of one name would meet in one."""
     port = [free_port()]
     dist.broadcast_object_list(port)
+    gc.collect()  # models that lie about hold their groups, and these their threads
     stop_distributed()
     os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port[0])}
 
@@ -172,7 +190,7 @@ def main(root: Path, cases: Sequence[Case]) -> None:
     found = []
     for case in cases:
         world = start_distributed(configuration(case.parallel).parallel)
-        reference = torch.load(root / f"{case.model}.pt")
+        reference = torch.load(root / f"{case.reference}.pt")
         found.append(over_all_ranks(differences(case, root / case.model, reference, world)))
         leave_world()
     if world.rank == 0:

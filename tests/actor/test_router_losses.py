@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import tiny_hf
 import torch
 from actor_samples import training_sequences, weighted_likelihood
-from torch import Tensor
+from router_reference import router_losses
 
 from megatron_seirenes.actor.actor import Actor
-from megatron_seirenes.actor.sequences import TrainingSequence
 from megatron_seirenes.objectives.token_loss import LossSum, TokenBatch
 
 NAME = "qwen3_moe"
@@ -23,30 +21,6 @@ def nothing(batch: TokenBatch) -> LossSum:
     return LossSum(batch.logprobs.sum() * 0.0, {})
 
 
-def router_logits(model: Any, sequences: list[TrainingSequence]) -> list[Tensor]:
-    """The logits of every router, [tokens, experts], over all inputs; each sequence alone."""
-    found: dict[int, list[Tensor]] = {}
-
-    def keep(layer: int) -> Callable[..., None]:
-        def hook(gate: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
-            found.setdefault(layer, []).append(inputs[0].reshape(-1, gate.weight.shape[1]) @ gate.weight.t())
-
-        return hook
-
-    for layer, block in enumerate(model.model.layers):
-        block.mlp.gate.register_forward_hook(keep(layer))
-    for one in sequences:
-        model(torch.tensor([[*one.prompt_ids, *one.response_ids[:-1]]]))
-    return [torch.cat(parts) for parts in found.values()]
-
-
-def balance(logits: Tensor, chosen: int) -> Tensor:
-    experts = logits.shape[1]
-    picks = torch.zeros_like(logits).scatter(1, logits.topk(chosen).indices, 1.0)
-    fraction = picks.mean(dim=0) / chosen
-    return experts * (fraction * logits.softmax(dim=-1).mean(dim=0)).sum()
-
-
 @pytest.mark.parametrize(
     ("objective", "budget"),
     [({"router_balance": 0.3}, 1_000), ({"router_z": 0.2}, 14), ({"router_balance": 0.3, "router_z": 0.2}, 1_000)],
@@ -55,10 +29,7 @@ def test_gradients_are_those_of_the_equations(
     objective: dict[str, float], budget: int, make_actor: Callable[..., Actor]
 ) -> None:
     model, sequences = tiny_hf.make_model(NAME), training_sequences()
-    logits = router_logits(model, sequences)
-    balances = sum(balance(one, model.config.num_experts_per_tok) for one in logits)
-    zs = sum(one.logsumexp(dim=-1).square().mean() for one in logits)
-    (objective.get("router_balance", 0.0) * balances + objective.get("router_z", 0.0) * zs).backward()
+    router_losses(model, sequences, objective).backward()
     gradients = {key: torch.zeros_like(p) if p.grad is None else p.grad for key, p in model.named_parameters()}
     expected = tiny_hf.in_megatron_layout(gradients, model.config)
 

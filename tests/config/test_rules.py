@@ -263,13 +263,3 @@ def test_layouts_tile_the_processes(settings: dict[str, Any], world_size: int, k
     config = build_config({**moe(), "problems": {"train": [FILE]}, "parallel": settings})
     faults = training_faults(config, world_size=world_size)
     assert [fault.partition(":")[0] for fault in faults] == keys
-
-
-def test_experts_that_are_spread_and_cut_need_cuda() -> None:
-    spread = {"tensor": 2, "sequence_parallel": True, "expert": 2}
-    config = {**moe(), "problems": {"train": [FILE]}}
-    (fault,) = training_faults(build_config({**config, "parallel": spread}), cuda=False, world_size=4)
-    assert fault.startswith("parallel.expert_tensor: 2 together with parallel.expert 2 needs CUDA devices")
-    assert training_faults(build_config({**config, "parallel": spread}), cuda=True, world_size=4) == []
-    whole = build_config({**config, "parallel": spread | {"expert_tensor": 1}})
-    assert training_faults(whole, cuda=False, world_size=4) == []

@@ -94,12 +94,13 @@ class Launcher:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
         spoil: tuple[int, int] | None = None,
+        strike: tuple[int, str] | None = None,
     ) -> Process:
         """Starts `seirenes ARGUMENTS`; its output goes to a log of its own."""
         self._count += 1
         log = self._logs / f"{self._count:03d}-{arguments[0]}.log"
         request = {"arguments": arguments, "environment": dict(environment or {})}
-        request |= {"log": str(log), "spoil": spoil}
+        request |= {"log": str(log), "spoil": spoil, "strike": strike}
         with self._news:
             assert self._zygote.stdin is not None
             self._zygote.stdin.write(json.dumps(request) + "\n")
@@ -129,15 +130,24 @@ class Launcher:
             ended.ended.set()
 
 
-def train(launcher: Launcher, world: Path, run_dir: Path, *arguments: str) -> Process:
-    """Starts, or goes on with, a run of the world in `run_dir`."""
-    return launcher.start("train", str(world / "run.yaml"), f"run.dir={run_dir}", *arguments)
+def train(
+    launcher: Launcher, world: Path, run_dir: Path, *arguments: str, strike: tuple[int, str] | None = None
+) -> Process:
+    """Starts, or goes on with, a run of the world in `run_dir`; it kills itself at `strike`, a step and a phase."""
+    return launcher.start("train", str(world / "run.yaml"), f"run.dir={run_dir}", *arguments, strike=strike)
 
 
 def train_ranks(
-    launcher: Launcher, world: Path, run_dir: Path, size: int, *arguments: str, spoil: tuple[int, int] | None = None
+    launcher: Launcher,
+    world: Path,
+    run_dir: Path,
+    size: int,
+    *arguments: str,
+    spoil: tuple[int, int] | None = None,
+    strike: tuple[int, str] | None = None,
+    victim: int = 0,
 ) -> list[Process]:
-    """The same on `size` ranks, as a launcher would start them; in order of ranks."""
+    """The same on `size` ranks, as a launcher would start them, in order; rank `victim` kills itself at `strike`."""
     shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [
         launcher.start(
@@ -147,6 +157,7 @@ def train_ranks(
             *arguments,
             environment={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"},
             spoil=spoil,
+            strike=strike if rank == victim else None,
         )
         for rank in range(size)
     ]

@@ -1,7 +1,8 @@
 """A run of the real stack that is killed at any moment and started again ends like one that was never killed.
 
-SIGKILL strikes at a random moment of a drawn phase of a drawn step; the table that is printed says which phases were
-hit. Weights, questions asked, rollouts and metrics of the end must be those of an uninterrupted run, bit for bit.
+SIGKILL strikes at a random moment of a drawn phase of a drawn step. On a busy machine it may come when a short phase is
+over: phases that were missed are then struck from within, as they begin. The table that is printed says which were hit.
+Weights, questions asked, rollouts and metrics of the end must be those of an uninterrupted run, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 KILLS_A_PHASE = 3
 RUNS = 4
-MORE_RUNS = 4
-"""At the most, with kills without delay in phases that were missed: on a busy machine a kill comes late."""
 HITS_A_PHASE = 2
 LONGEST_DELAY = {"rollout": 0.1, "scoring": 0.03, "sync": 0.03, "snapshot": 0.15}
 """Seconds after the beginning of a phase within which the kill falls; 0.02 where nothing is said."""
@@ -37,14 +36,20 @@ def schedule(draw: random.Random) -> list[list[tuple[int, str]]]:
 
 
 def missed(hits: Counter[str]) -> list[tuple[int, str]]:
-    """Kills in the phases that were not struck often enough."""
+    """Kills in the phases that were not struck often enough, in order of steps; the last step need not have all."""
     phases = [phase for phase in PHASES for _ in range(HITS_A_PHASE - hits[phase])]
-    return [(step, phase) for step, phase in enumerate(phases[:STEPS], start=1)]
+    return [(1 + index * (STEPS - 1) // len(phases), phase) for index, phase in enumerate(phases)]
 
 
-def kill_in(launcher: Launcher, world: Path, run_dir: Path, step: int, phase: str, delay: float) -> Beat | None:
-    """Starts the run and kills it within `phase`; where it struck, or None when the run ended before."""
-    process = train(launcher, world, run_dir)
+def kill_in(launcher: Launcher, world: Path, run_dir: Path, step: int, phase: str, delay: float | None) -> Beat | None:
+    """Starts the run and kills it within `phase`; where it struck, or None when the run ended before.
+
+    Without `delay` it is struck from within, as the phase begins.
+    """
+    process = train(launcher, world, run_dir, strike=(step, phase) if delay is None else None)
+    if delay is None:
+        assert process.wait() == -signal.SIGKILL, process.output()[-4000:]
+        return beat_of(run_dir, process.pid)
     if not wait_for(run_dir, process, lambda beat: beat.phase == phase and beat.step >= step):
         assert process.wait() == 0, process.output()[-4000:]
         return None
@@ -80,13 +85,11 @@ def test_killed_anywhere_and_gone_on_is_never_killed(world: Path, whole: dict, l
     draw = random.Random(20)
     hits: Counter[str] = Counter()
     runs = schedule(draw)
-    for number in range(RUNS + MORE_RUNS):
+    for number in range(RUNS + 1):
         kills = runs[number] if number < RUNS else missed(hits)
-        if not kills:
-            break
         run_dir = world / f"killed-{number}"
         for step, phase in kills:
-            delay = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02)) if number < RUNS else 0.0
+            delay = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02)) if number < RUNS else None
             struck = kill_in(launcher, world, run_dir, step, phase, delay)
             hits[struck.phase if struck else "ended before"] += 1
             print(f"run {number}: aimed at {phase} of step {step}, struck {struck}", flush=True)

@@ -2,7 +2,8 @@
 
 Reads one JSON object a line: `arguments` of the command, `environment` to add, `log` for its output, `spoil` null or
 the rank and the update into which a NaN is put. Answers with the process id, and later with `ID CODE` once it has
-ended. What it starts is the real command, killed like a real one.
+ended. `strike` is null or a step and a phase: there the process kills itself, as no other process can be sure to when a
+phase takes milliseconds. What it starts is the real command, killed like a real one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import select
+import signal
 import sys
 import traceback
 
@@ -43,6 +45,8 @@ def become(request: dict) -> None:
 
         if request["spoil"]:
             spoil_update(*request["spoil"])
+        if request["strike"]:
+            strike_in(*request["strike"])
         main(request["arguments"])
         code = 0
     except SystemExit as end:
@@ -71,6 +75,20 @@ def spoil_update(rank: int, number: int) -> None:
         return original(self, sequences, *arguments, **keywords)
 
     Actor.update = update
+
+
+def strike_in(step: int, phase: str) -> None:
+    """SIGKILL, as soon as `phase` of `step` or of a later one has begun and the heartbeat says so."""
+    from megatron_seirenes.trainer.health import Health
+
+    original = Health.beat
+
+    def beat(self, *arguments, **keywords):
+        original(self, *arguments, **keywords)
+        if self.phase == phase and self.step >= step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Health.beat = beat
 
 
 def serve() -> None:

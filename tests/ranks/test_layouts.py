@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 from tiny_world import DENSE, MODEL
-from worlds import ALONE, STEPS, World, make_world
+from worlds import ALONE, STEPS, World, make_quickstart_world, make_world
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,8 @@ OBJECTIVE = [
 WITH_OBJECTIVE = ("tensor 2, two replicas", "expert 2", "pipeline 2", "context 2")
 DENSE_ON_TWO = ("data 2", "tensor 2, engine tensor 2", "tensor 2, two replicas", "pipeline 2", "context 2")
 DENSE_ON_FOUR = ("tensor 2 x data 2",)
+QUICKSTART_ON_TWO = ("data 2", "tensor 2, engine tensor 2", "expert 2", "pipeline 2", "context 2")
+QUICKSTART_ON_FOUR = ("tensor 2 x data 2", "pipeline 2 x expert 2")
 INTERLEAVED = {"pipeline 2 of 2 chunks": ["parallel.pipeline=2", "parallel.virtual_pipeline=2"]}
 THEN_TWO = [
     ("tensor 2, engine tensor 2", "data 2"),
@@ -70,6 +72,11 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> World:
     return make_world(tmp_path_factory.mktemp("deep"), {**DENSE, "layers": 4})
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_quickstart_world(tmp_path_factory.mktemp("quickstart"))
 
 
 def check_layouts(world: World, processes: int, layouts: dict[str, list[str]]) -> None:
@@ -113,3 +120,10 @@ def test_every_part_of_an_objective_is_the_same_on_two_ranks(experts: World) -> 
 def test_an_interleaved_pipeline_trains_as_one_process_does_and_goes_on_there(deep: World) -> None:
     check_layouts(deep, 2, INTERLEAVED)
     deep.goes_on(1, {(name, ALONE): [] for name in INTERLEAVED})
+
+
+@pytest.mark.timeout(3600)
+def test_the_quickstart_is_the_same_on_two_and_four_ranks(quickstart: World) -> None:
+    assert quickstart.rows(ALONE)[0]["success/clean"] > 0.2, "it is warmed up"
+    check_layouts(quickstart, 2, {name: ON_TWO[name] for name in QUICKSTART_ON_TWO})
+    check_layouts(quickstart, 4, {name: ON_FOUR[name] for name in QUICKSTART_ON_FOUR})

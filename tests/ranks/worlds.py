@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tiny_world import write_world
 from torchrun import free_port, launch
 
 from megatron_seirenes.observe.writer import read_metrics
+from megatron_seirenes.quickstart.records import write_warmup_records
+from megatron_seirenes.quickstart.tokenizer import make_tokenizer
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+QUICKSTART = ROOT / "yaml_configs" / "quickstart.yaml"
 STEPS = 2
 """Collection steps of a run; one that goes on in another layout has one more."""
 ALONE = "alone"
@@ -102,6 +106,29 @@ def make_world(folder: Path, model: Mapping[str, Any]) -> World:
     _run("-m", "megatron_seirenes", "warmup", str(warmup))
     world = World(folder)
     world.launch(1, {ALONE: []}, STEPS + 1)
+    return world
+
+
+def make_quickstart_world(folder: Path) -> World:
+    """The quickstart as users run it: its policy after its own warm-up, its batches, and one rank's first steps."""
+    make_tokenizer(folder / "tokenizer")
+    records = write_warmup_records(folder / "records", 0)
+    template = yaml.safe_load(QUICKSTART.read_text(encoding="utf-8"))
+    phases = template["warmup"]["phases"]
+    for phase, path in zip(phases, (records.phase1, records.phase2), strict=True):
+        phase["records"] = str(path)
+    common = {"extends": str(QUICKSTART), "observe": {"console": "none", "tensorboard": False, "timeline": False}}
+    warmup = {
+        "run": {"dir": str(folder / "warming")},
+        "model": {"new": {"tokenizer": str(folder / "tokenizer")}},
+        "warmup": {"out": str(folder / "warm"), "phases": phases},
+    }
+    run = {"model": {"path": str(folder / "warm"), "new": None}, "snapshot": {"every": 1, "keep": 10}}
+    for name, content in (("warmup", warmup), ("run", run)):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(common | content), encoding="utf-8")
+    _run("-m", "megatron_seirenes", "warmup", str(folder / "warmup.yaml"))
+    world = World(folder)
+    world.launch(1, {ALONE: []})
     return world
 
 
