@@ -7,6 +7,7 @@ that vanished, is noticed when a collective has waited for `faults.collective_mi
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,7 +32,7 @@ def lost_ranks_told(size: int) -> Iterator[None]:
     except RuntimeError as error:
         if size == 1 or not _of_a_collective(error):
             raise
-        what = " ".join(str(error).split())[:SHOWN]
+        what = textwrap.shorten(str(error), SHOWN, placeholder=" ...")
         raise LostRank(
             f"another rank is gone or does not answer ({what}); this one ends with it. The other's message says why; "
             "start the run again, it goes on from the newest snapshot"
