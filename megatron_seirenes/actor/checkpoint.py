@@ -4,9 +4,12 @@ Loading in the layout that saved gives back the same bits, and any other layout 
 Megatron-Core makes of it (experts that are spread over ranks have one of their own). For that only tensors are saved of
 the optimizer: hyper-parameters come from the configuration, and every step of AdamW counts in `updates`.
 
-Three faults of the upstream code are mended here; where that takes a patch, it lasts for a `with` block and the version
+Four faults of the upstream code are mended here; where that takes a patch, it lasts for a `with` block and the version
 is checked first:
 
+* `DistributedOptimizer.get_parameter_state_dp_zero` closes the gaps between buckets, and `fully_reshardable` looks for
+  parameters where they lie with the gaps: behind the first gap it saves other numbers (every tied model in a pipeline,
+  whose shared embedding has a bucket of its own);
 * `DistributedOptimizer._set_main_param_and_optimizer_states` wants a `step` beside every loaded state of torch's AdamW,
   which the `fully_reshardable` format does not carry (KeyError);
 * `DistributedOptimizer.load_state_dict` gives all parameters one `step` tensor, to which torch's AdamW adds once a
@@ -104,7 +107,8 @@ def _sharded(
         for name, module in zip(_model_names(modules), modules, strict=True)
     }
     whole = models["model"] if len(models) == 1 else models
-    return models, optimizer.megatron.sharded_state_dict(whole, is_loading=is_loading, metadata=metadata)
+    with _gaps_between_buckets():
+        return models, optimizer.megatron.sharded_state_dict(whole, is_loading=is_loading, metadata=metadata)
 
 
 def _tensors(state: Any) -> Any:
@@ -185,6 +189,37 @@ def _own_steps(optimizer: ActorOptimizer) -> None:
     for inner in _torch_optimizers(optimizer):
         for state in inner.state.values():
             state["step"] = state["step"].clone()
+
+
+@contextlib.contextmanager
+def _gaps_between_buckets() -> Iterator[None]:
+    _check_version()
+    original = DistributedOptimizer.get_parameter_state_dp_zero
+
+    def with_gaps(self: DistributedOptimizer, *arguments: Any, **keywords: Any) -> dict[Any, Any] | None:
+        state: dict[Any, Any] | None = original(self, *arguments, **keywords)
+        if state is None:
+            return None
+        for number, buffer in enumerate(self.buffers):
+            for tensors in state[number].values():
+                for key, dense in tensors.items():
+                    tensors[key] = _spread(dense, buffer) if torch.is_tensor(dense) else dense
+        return state
+
+    DistributedOptimizer.get_parameter_state_dp_zero = with_gaps
+    try:
+        yield
+    finally:
+        DistributedOptimizer.get_parameter_state_dp_zero = original
+
+
+def _spread(dense: torch.Tensor, buffer: Any) -> torch.Tensor:
+    """A buffer's numbers [unpadded numbers] where they lie in it, with zeros in the gaps between buckets."""
+    spread = dense.new_zeros(buffer.numel)
+    lengths = [bucket.numel_unpadded for bucket in buffer.buckets]
+    for (start, _), part in zip(buffer.bucket_indices, dense.split(lengths), strict=True):
+        spread[start : start + len(part)] = part
+    return spread
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Run by test_relayout.py under torchrun: actors that train and save, or load what others saved and say what they got.
 
 Rank 0 writes `NAME.pt`: the weights and both moments of AdamW under their published names, and after one update more
-the weights again. A distributed optimizer leaves moments in parts that no parameter has, so there they are left out.
+the weights again. A distributed optimizer leaves moments in parts that no parameter has, so there they are left out:
+the test finds them in the checkpoints, of which each case leaves one, made before that last update.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def run(case: dict[str, Any], root: Path) -> dict[str, Any]:
     mine = sequences[world.data_rank :: case["data"]]
     if case["loads"]:
         actor.load(root / f"{case['loads']}.checkpoint")
+        actor.save(root / f"{case['name']}.checkpoint")
     else:
         actor.load_hf(folder)
         for _ in range(2):
