@@ -40,6 +40,7 @@ ON_TWO = [
     case("tensor 2, distributed", TENSOR | ZERO, model=DENSE),
     case("pipeline 2", {"pipeline": 2}, model=DENSE),
     case("pipeline 2, distributed", {"pipeline": 2} | ZERO, model=DENSE),
+    case("pipeline 2 -> the same, distributed", {"pipeline": 2} | ZERO, "pipeline 2, distributed", DENSE),
 ]
 BACK_ON_ONE = [
     case("expert 2 -> one", {}, "expert 2"),
