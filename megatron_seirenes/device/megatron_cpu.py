@@ -160,9 +160,7 @@ def shims() -> tuple[Shim, ...]:
     """The table. Imports Megatron-Core, so that none of it is ever imported while torch is patched."""
     for module in ("models.gpt.gpt_layer_specs", "optimizer", "pipeline_parallel.schedules", "dist_checkpointing"):
         importlib.import_module(f"megatron.core.{module}")
-    from megatron.core.tensor_parallel import mappings
     from megatron.core.tensor_parallel import random as megatron_random
-    from megatron.core.transformer.moe import token_dispatcher
 
     version = importlib.metadata.version("megatron-core")  # megatron.core.__version__ ends in a commit of ours
     if version not in SUPPORTED_MEGATRON:
@@ -196,6 +194,19 @@ def shims() -> tuple[Shim, ...]:
         Shim(cuda, "current_stream", stream, "dispatchers wait on the current stream"),
         Shim(cuda, "default_stream", stream, "buffers wait on the default stream"),
         Shim(cuda, "stream", _always(lambda stream: contextlib.nullcontext()), "work is put on side streams"),
+        *_expert_shims(),
+    )
+    for shim in table:
+        _check_signature(shim)
+    return table
+
+
+def _expert_shims() -> tuple[Shim, ...]:
+    """Of the table, what moves tokens between the ranks of experts."""
+    from megatron.core.tensor_parallel import mappings
+    from megatron.core.transformer.moe import token_dispatcher
+
+    return (
         Shim(
             token_dispatcher,
             "maybe_move_tensor_to_cpu",
@@ -218,9 +229,6 @@ def shims() -> tuple[Shim, ...]:
             ("input_", "group", "input_split_sizes", "use_global_buffer"),
         ),
     )
-    for shim in table:
-        _check_signature(shim)
-    return table
 
 
 def _check_signature(shim: Shim) -> None:
