@@ -8,8 +8,8 @@ Four faults of the upstream code are mended here; where that takes a patch, it l
 is checked first:
 
 * `DistributedOptimizer.get_parameter_state_dp_zero` closes the gaps between buckets, and `fully_reshardable` looks for
-  parameters where they lie with the gaps: behind the first gap it saves other numbers (every tied model in a pipeline,
-  whose shared embedding has a bucket of its own);
+  parameters where they lie with the gaps: behind the first gap it saves other numbers (in a pipeline a shared embedding
+  has a bucket of its own, with a gap behind it unless its length divides by 128 and the data-parallel size);
 * `DistributedOptimizer._set_main_param_and_optimizer_states` wants a `step` beside every loaded state of torch's AdamW,
   which the `fully_reshardable` format does not carry (KeyError);
 * `DistributedOptimizer.load_state_dict` gives all parameters one `step` tensor, to which torch's AdamW adds once a
@@ -201,7 +201,7 @@ def _gaps_between_buckets() -> Iterator[None]:
         if state is None:
             return None
         for number, buffer in enumerate(self.buffers):
-            for tensors in state[number].values():
+            for tensors in state[number].values() if len(buffer.buckets) > 1 else ():
                 for key, dense in tensors.items():
                     tensors[key] = _spread(dense, buffer) if torch.is_tensor(dense) else dense
         return state

@@ -34,6 +34,7 @@ class MicroBatchSpan:
     """A micro-batch in seconds of the clock: from its forward to the next one's, or to the end of the pass.
 
     Without a pipeline that is its forward and, in training, its backward. On a GPU it is the time that launching took.
+    Padding counts among the tokens.
     """
 
     training: bool

@@ -51,15 +51,21 @@ class RouterWithLosses(TopKRouter):
             padding = padding.chunk(self.config.tensor_model_parallel_size)[
                 parallel_state.get_tensor_model_parallel_rank()
             ]
+        losses = [logits.new_zeros(())]
+        if self.balance:
+            losses.append(self.balance * self._balance(logits, padding))
+        if self.z:
+            losses.append(self.z * (logits.logsumexp(dim=-1).square() * ~padding).sum())
+        return torch.stack(losses).sum()
+
+    def _balance(self, logits: Tensor, padding: Tensor) -> Tensor:
         chosen, scores = compute_routing_scores_for_aux_loss(
             logits, self.topk, self.score_function, padding_mask=padding
         )
         counts = chosen.sum(dim=0)
         dist.all_reduce(counts, group=self.tp_cp_group)
         fractions = counts / counts.sum().clamp(min=1)
-        balance = len(fractions) * (fractions * scores.sum(dim=0)).sum()
-        z = (logits.logsumexp(dim=-1).square() * ~padding).sum()
-        return self.balance * balance + self.z * z
+        return len(fractions) * (fractions * scores.sum(dim=0)).sum().to(logits.dtype)
 
 
 def router_with_losses(section: ObjectiveSection) -> Callable[..., TopKRouter] | None:

@@ -6,9 +6,9 @@ node where there is one, otherwise the holders in turn. So a plan sends exactly 
 left to choose, who sends, is spread evenly.
 
 Tensors go in a fixed order, in *buckets*: runs of them of which no rank sends and receives more than `bucket_bytes`,
-both together. Two neighbouring buckets and the tensors that are put together of the first fit into twice that, so where
-a tensor is large its buckets are smaller. A tensor too large for one bucket is cut into slabs of rows. The order lets
-all stages and expert ranks send at once.
+both together. Two neighbouring buckets and the tensors that are put together of the first fit into twice that, as long
+as no tensor with the one before it takes more than 1.5 times as much: where they are large, buckets are smaller. A
+tensor too large for one bucket is cut into slabs of rows. The order lets all stages and expert ranks send at once.
 """
 
 from __future__ import annotations
@@ -271,7 +271,10 @@ def _room(bucket_bytes: int, assembled: int) -> int:
 def _buckets(
     steps: Sequence[tuple[str, Step]], assembled: Mapping[str, int], world: int, bucket_bytes: int
 ) -> tuple[int, ...]:
-    """Where buckets begin and end. A bucket leaves room for its own tensors and, with it under way, the last one's."""
+    """Where buckets begin and end. A bucket leaves room for its own tensors and, with it under way, the last one's.
+
+    Before a step too large for that comes an empty bucket: the last one's tensors are through when the step starts.
+    """
     edges = [0]
     held = np.zeros(world, dtype=np.int64)
     before = largest = 0
@@ -282,6 +285,9 @@ def _buckets(
             edges.append(index)
             held = step.sent + step.received
             before, largest = largest, assembled[name]
+            if int(held.max()) > _room(bucket_bytes, before):
+                edges.append(index)
+                before = 0
     return (*edges, len(steps))
 
 

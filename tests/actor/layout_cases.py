@@ -66,6 +66,7 @@ def _cases(model: str, ranks: int, *layouts: dict[str, Any]) -> list[Case]:
 _TP2 = {"tensor": 2, "sequence_parallel": True}
 _TP4 = {"tensor": 4, "sequence_parallel": True}
 _ZERO = {"distributed_optimizer": True}
+_VPP = {"pipeline": 2, "virtual_pipeline": 2}
 _GATHER = {"expert_dispatcher": "allgather"}
 _Z = {"router_z": 0.2}
 _BOTH = {"router_balance": 0.3, **_Z}
@@ -79,10 +80,10 @@ def _routed(ranks: int, objective: dict[str, float], *layouts: dict[str, Any], b
 CASES: tuple[Case, ...] = (
     *_cases(LLAMA, 2, {"tensor": 2}, _TP2, {"pipeline": 2}, {"context": 2}, {}, _ZERO),
     *_cases(TIED, 2, _TP2, {"pipeline": 2}),
-    *(Case(model, 2, {"pipeline": 2, "virtual_pipeline": 2}) for model in (LLAMA, TIED, MOE)),
+    *(Case(model, 2, _VPP) for model in (LLAMA, TIED, MOE)),
     *_cases(MOE, 2, _TP2, {"pipeline": 2}, {"context": 2}, {"expert": 2}, {"expert": 2, **_ZERO}, _ZERO),
-    *_cases(MOE, 2, {"expert": 2, **_GATHER}, {**_TP2, **_GATHER}, {"pipeline": 2, **_GATHER}),
-    *_routed(2, _Z, _TP2, {"pipeline": 2}, {"context": 2}, {"expert": 2}, {"expert": 2, **_GATHER}),
+    *_cases(MOE, 2, {"expert": 2, **_GATHER}, {**_TP2, **_GATHER}, {"pipeline": 2, **_GATHER}, {**_VPP, **_GATHER}),
+    *_routed(2, _Z, _TP2, {"pipeline": 2}, _VPP, {"context": 2}, {"expert": 2}, {"expert": 2, **_GATHER}),
     *_routed(2, _BOTH, _TP2, {"pipeline": 2}, {"context": 2}, budget=_ONE_MICRO_BATCH),
     *_cases(LLAMA, 4, _TP4, {"context": 4}, {**_TP2, "pipeline": 2}, {**_TP2, **_ZERO}, {"context": 2, **_ZERO}),
     *_cases(TIED, 4, {"pipeline": 4}, {**_TP2, "context": 2}, {"pipeline": 2, "context": 2}, {"pipeline": 2, **_ZERO}),

@@ -96,7 +96,10 @@ def test_killed_anywhere_and_gone_on_is_never_killed(pair: Pair) -> None:
     runs = schedule(draw)
     for number in range(len(runs) + 1):
         from_outside = number < len(runs)
-        for step, phase in runs[number] if from_outside else missed(hits):
+        kills = runs[number] if from_outside else missed(hits)
+        if not kills:
+            break
+        for step, phase in kills:
             delay = draw.uniform(0, LONGEST_DELAY.get(phase, 0.02)) if from_outside else None
             victim = draw.randrange(SIZE)
             struck, outlived = kill_one_in(pair, f"killed-{number}", step, phase, delay, victim)
