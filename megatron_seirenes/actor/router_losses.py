@@ -51,12 +51,12 @@ class RouterWithLosses(TopKRouter):
             padding = padding.chunk(self.config.tensor_model_parallel_size)[
                 parallel_state.get_tensor_model_parallel_rank()
             ]
-        losses = [logits.new_zeros(())]
+        loss = logits.new_zeros(())
         if self.balance:
-            losses.append(self.balance * self._balance(logits, padding))
+            loss = loss + self.balance * self._balance(logits, padding)
         if self.z:
-            losses.append(self.z * (logits.logsumexp(dim=-1).square() * ~padding).sum())
-        return torch.stack(losses).sum()
+            loss = loss + self.z * (logits.logsumexp(dim=-1).square() * ~padding).sum()
+        return loss
 
     def _balance(self, logits: Tensor, padding: Tensor) -> Tensor:
         chosen, scores = compute_routing_scores_for_aux_loss(
