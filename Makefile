@@ -1,6 +1,6 @@
 # make test        everything but the slow tests          make lint        ruff and mypy
 # make test-slow   the slow tests alone                   make quickstart  the whole road on this machine
-# make test-faults kills, full disks, fuzzed input: half an hour
+# make test-faults kills, full disks, fuzzed input: up to an hour
 # make test-browser  the report in a real browser; Chromium must be there (apt install chromium)
 #
 # Each makes .venv first, once, from Python 3.12, and again when a requirement file changes. An interrupted set-up is
