@@ -98,11 +98,12 @@ def make_micro_batch(
         tokens += [inputs[position] if position < len(inputs) else 0 for position in own]
         real += [position < len(inputs) for position in own]
         targets += sequence.response_ids
+    bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
     batch = MicroBatch(
         tokens=_integers(tokens, device)[None],
         positions=_integers(chain.from_iterable(map(range, lengths)), device)[None],
         padding=~torch.tensor(real, dtype=torch.bool, device=device)[None],
-        packed=_packed(lengths, device),
+        packed=_packed(bounds, max(lengths, default=0)),
         rows=_integers(rows, device),
         targets=_integers(targets, device),
         members=tuple(members),
@@ -123,13 +124,13 @@ def _padded(batch: MicroBatch, length: int, ranks: int) -> MicroBatch:
     """`batch` with one more sequence of padding, `length` tokens over all `ranks`."""
     if not length:
         return batch
-    device, own = batch.tokens.device, length // ranks
+    own, bounds = length // ranks, batch.packed.cu_seqlens_q
     return replace(
         batch,
         tokens=torch.cat([batch.tokens, batch.tokens.new_zeros((1, own))], dim=1),
-        positions=torch.cat([batch.positions, torch.arange(length, device=device)[None]], dim=1),
+        positions=torch.cat([batch.positions, torch.arange(length, device=bounds.device)[None]], dim=1),
         padding=torch.cat([batch.padding, batch.padding.new_ones((1, own))], dim=1),
-        packed=_packed([*batch.packed.cu_seqlens_q.diff().tolist(), length], device),
+        packed=_packed(torch.cat([bounds, bounds[-1:] + length]), max(batch.packed.max_seqlen_q, length)),
     )
 
 
@@ -137,9 +138,7 @@ def _input_length(sequence: Tokens) -> int:
     return len(sequence.prompt_ids) + len(sequence.response_ids) - 1
 
 
-def _packed(lengths: Sequence[int], device: torch.device) -> PackedSeqParams:
-    bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-    longest = max(lengths, default=0)
+def _packed(bounds: Tensor, longest: int) -> PackedSeqParams:
     return PackedSeqParams(
         qkv_format="thd", cu_seqlens_q=bounds, cu_seqlens_kv=bounds, max_seqlen_q=longest, max_seqlen_kv=longest
     )

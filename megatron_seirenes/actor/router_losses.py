@@ -77,7 +77,6 @@ def router_with_losses(section: ObjectiveSection) -> Callable[..., TopKRouter] |
 
 def average_router_losses(modules: Sequence[torch.nn.Module], batches: Sequence[MicroBatch]) -> None:
     """Makes the router losses of a pass over `batches` averages over its tokens on all ranks. Collective."""
-    own = sum(int((~batch.padding).sum()) for batch in batches)
-    tokens = torch.tensor([float(own)], device=batches[0].tokens.device)
+    tokens = (~torch.cat([batch.padding for batch in batches], dim=1)).sum(dim=1).float()
     dist.all_reduce(tokens, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
     get_model_config(modules[0]).moe_grad_scale_func = lambda: 1.0 / tokens.clamp(min=1)
